@@ -1,0 +1,49 @@
+# Every target sets up what it needs; nothing is installed outside this directory.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test demo prove bench-consumer lock clean
+
+help: ## Show what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(VENV)/.installed: requirements/dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Manyhands needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@touch $@
+
+setup: $(VENV)/.installed ## Make .venv and build the real servers (once, cached)
+	@$(PY) -m devservers build
+
+check: $(VENV)/.installed ## Format, lint, types, import direction and unit tests: what CI runs first
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/pytest -q -n 2 tests/unit
+
+format: $(VENV)/.installed ## Format and sort imports
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+test: check setup ## Everything: check, then the tests against real servers
+	$(PY) -m tests
+
+demo: setup ## Push and consume jobs on a real server, with a progress bar
+	@$(PY) -m cli demo
+
+prove: setup ## The long fault runs (about an hour); results land in docs/proofs
+	$(PY) -m tests --prove
+
+bench-consumer: setup ## Drain the same jobs by us, Rust, Go and PyPI; table in docs/benchmarks
+	$(PY) -m loadtest bench-consumer $(ARGS)
+
+lock: $(VENV)/.installed ## Resolve the dependencies anew
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --upgrade --extra dev pyproject.toml -o requirements/dev.lock
+
+clean: ## Remove the environment and the built servers
+	rm -rf $(VENV) .cache

@@ -1,0 +1,12 @@
+"""The real servers that tests, the demo and the benchmarks run against.
+
+They are built from pinned sources and run on free ports of the loopback, without root and Docker.
+Imports nothing from our other packages.
+"""
+
+from devservers.build import BuildError, build
+from devservers.faktory import FaktoryServer
+from devservers.relay import Relay
+from devservers.toxiproxy import Proxy, Toxiproxy
+
+__all__ = ["BuildError", "FaktoryServer", "Proxy", "Relay", "Toxiproxy", "build"]

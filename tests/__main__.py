@@ -1,0 +1,29 @@
+"""`python -m tests`: the tests against real servers; with --prove the long fault runs.
+
+A process of its own, not a bare pytest call in the Makefile, so that the two differ in nothing
+but their counts.
+"""
+
+import argparse
+import os
+import sys
+
+import pytest
+
+# Most of these wait for servers, not for the processor: more processes than cores.
+PROCESSES = "4"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests", description=__doc__)
+    parser.add_argument("--prove", action="store_true", help="long fault runs, ten times the jobs")
+    arguments = parser.parse_args()
+    if arguments.prove:
+        os.environ["MANYHANDS_PROVE"] = "1"
+        return pytest.main(["tests/acceptance", "-v", "-n", "2", "--timeout", "1800"])
+    levels = ["tests/contract", "tests/integration", "tests/acceptance"]
+    return pytest.main([*levels, "-q", "-n", PROCESSES, "--dist", "worksteal"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
