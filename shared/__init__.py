@@ -1,0 +1,1 @@
+"""What every service builds on: jobs, errors, settings, the Faktory client. Imports no other."""

@@ -1,0 +1,1 @@
+"""Faktory's protocol: codec ◄ handshake ◄ connection ◄ lanes ◄ client; no knowledge of workers."""

@@ -1,0 +1,133 @@
+"""The job as it travels: its fields, its identity, and what is refused before it is sent.
+
+A job keeps one identity through put-back, Retry and Defer, although each of them needs a fresh
+jid: the server keys its reservations by jid, so the ACK of the old delivery would clear the new
+one. The identity is `custom.mh = {"id", "deliveries"}`; jobs of other producers have none and
+are known by their first jid.
+"""
+
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from shared.errors import InvalidJob
+
+DEFAULT_QUEUE = "default"
+DEFAULT_RETRY = 25
+DEFAULT_RESERVE_FOR_S = 1800
+# The server reserves for at least a minute whatever a job asks for, and refuses more than a day.
+MIN_RESERVE_FOR_S = 60
+MAX_RESERVE_FOR_S = 86_400
+MIN_JID_LENGTH = 8
+# Go decodes JSON numbers as float64: above this an integer changes on its way through the server.
+MAX_SAFE_INTEGER = 2**53
+QUEUE_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+MAX_DEPTH = 200
+
+
+def new_jid() -> str:
+    return secrets.token_hex(12)
+
+
+def rfc3339(moment: datetime) -> str:
+    """Faktory's time format; a moment without a zone would be a guess, so it is refused."""
+    if moment.tzinfo is None:
+        raise InvalidJob(f"{moment!r} has no time zone: use an aware datetime, e.g. in UTC")
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True, kw_only=True)
+class Job:
+    """A job to push. Every field is sent: what is left out is poisoned by the server's defaults."""
+
+    jobtype: str
+    args: list[Any]
+    queue: str = DEFAULT_QUEUE
+    jid: str = field(default_factory=new_jid)
+    retry: int = DEFAULT_RETRY
+    reserve_for: int = DEFAULT_RESERVE_FOR_S
+    at: datetime | None = None
+    created_at: datetime = field(default_factory=utc_now)
+    custom: dict[str, Any] = field(default_factory=dict)
+
+    def to_wire(self) -> dict[str, Any]:
+        wire: dict[str, Any] = {
+            "jid": self.jid,
+            "jobtype": self.jobtype,
+            "args": self.args,
+            "queue": self.queue,
+            "reserve_for": self.reserve_for,
+            "retry": self.retry,
+            "created_at": rfc3339(self.created_at),
+            "custom": {"mh": {"id": self.jid, "deliveries": 0}} | self.custom,
+        }
+        if self.at is not None:
+            wire["at"] = rfc3339(self.at)
+        return wire
+
+
+def encode_job(job: Job, *, keeps_big_integers: bool = False) -> bytes:
+    """Check the job and give its JSON. Raises InvalidJob with the field and the reason."""
+    _check_fields(job)
+    if not keeps_big_integers:
+        _check_integers(job.args, f"args of {job.jid}")
+        _check_integers(job.custom, f"custom of {job.jid}")
+    try:
+        return orjson.dumps(job.to_wire())
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise InvalidJob(f"job {job.jid} ({job.jobtype}) is not JSON: {error}") from error
+
+
+def check_batch(jobs: Iterable[Job]) -> None:
+    """Refuse a batch that names one jid twice: its partial failures could not be told apart."""
+    seen: set[str] = set()
+    for job in jobs:
+        if job.jid in seen:
+            raise InvalidJob(f"jid {job.jid} is twice in one batch")
+        seen.add(job.jid)
+
+
+def check_queue_name(name: str) -> None:
+    """The server loses a scheduled job whose queue name is illegal, hours after its +OK."""
+    if not QUEUE_NAME.fullmatch(name):
+        raise InvalidJob(f"illegal queue name {name!r}: use letters, digits and . _ - only")
+
+
+def _check_fields(job: Job) -> None:
+    if len(job.jid) < MIN_JID_LENGTH:
+        raise InvalidJob(f"jid {job.jid!r} has fewer than {MIN_JID_LENGTH} characters")
+    if not job.jobtype:
+        raise InvalidJob(f"job {job.jid} has no jobtype")
+    if not isinstance(job.args, list):
+        raise InvalidJob(f"args of {job.jid} must be a list, not {type(job.args).__name__}")
+    if not 1 <= job.reserve_for <= MAX_RESERVE_FOR_S:
+        raise InvalidJob(f"reserve_for of {job.jid} must be 1 to {MAX_RESERVE_FOR_S} s")
+    if job.retry < -1:
+        raise InvalidJob(f"retry of {job.jid} must be -1 (dead at once), 0 (discard) or more")
+    check_queue_name(job.queue)
+
+
+def _check_integers(value: object, where: str, depth: int = 0) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidJob(f"{where} is nested deeper than {MAX_DEPTH} levels")
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+            raise InvalidJob(
+                f"{where}: the server would change the integer {value} (beyond 2^53): "
+                "send it as a string"
+            )
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            _check_integers(item, where, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check_integers(item, where, depth + 1)
