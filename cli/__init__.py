@@ -1,0 +1,1 @@
+"""The command line: starts the services as processes of their own."""

@@ -1,0 +1,63 @@
+"""`python -m worker`: one worker process, configured by the environment."""
+
+import argparse
+import os
+import sys
+import threading
+
+import uvloop
+
+from shared.errors import ManyhandsError
+from shared.logs import configure_logs
+from shared.settings import FaktorySettings, WorkerSettings, load, load_faktory
+from worker.process import THREAD_NAME, WorkerProcess, load_handlers
+
+HELP = """\
+Settings come from the environment:
+  FAKTORY_URL              tcp://:password@host:7419, or tcp+tls://… (default tcp://localhost:7419)
+  FAKTORY_PROVIDER         name of another variable that holds the URL
+  FAKTORY_CA_FILE          CA certificate of a server that signs its own
+  FAKTORY_CONNECTIONS      sockets that this service may open (default 96)
+  WORKER_CONCURRENCY       jobs at a time: 50 local, 500 LAN, 1000 and more WAN (default 500)
+  WORKER_QUEUES            strict order `a,b`, or weights `a:3,b:1` (default `default`)
+  WORKER_HANDLERS          modules with @job functions, comma separated
+  WORKER_SHUTDOWN_TIMEOUT  seconds from SIGTERM to exit (default 25)
+  WORKER_IDLE_FETCHES      FETCHes kept outstanding on empty queues (default 4)
+  WORKER_LOG_LEVEL         debug, info, warning or error (default info)
+
+Signals: SIGTERM finishes or puts back every job and exits; a second one does so at once.
+SIGTSTP takes no more jobs and goes on with those in hand.
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m worker",
+        description="Run jobs from a Faktory server, thousands at a time over a few sockets.",
+        epilog=HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.parse_args()
+    try:
+        settings = load(WorkerSettings)
+        configure_logs(settings.log_level)
+        faktory = load_faktory()
+        load_handlers(settings.handlers)
+        is_clean = uvloop.run(_work(faktory, settings))
+    except ManyhandsError as error:
+        sys.stderr.write(f"worker: {error}\n")
+        return 1
+    sys.stderr.flush()
+    exit_code = 0 if is_clean else 1
+    if any(thread.name.startswith(THREAD_NAME) for thread in threading.enumerate()):
+        # Python would wait for a handler's thread that cannot be cancelled, maybe for ever.
+        os._exit(exit_code)
+    return exit_code
+
+
+async def _work(faktory: FaktorySettings, settings: WorkerSettings) -> bool:
+    return await WorkerProcess(faktory, settings).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

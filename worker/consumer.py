@@ -1,0 +1,117 @@
+"""Jobs in hand: starts each in its slot, ends the overdue ones, and empties the hands on a stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from worker.delivery import Delivery
+from worker.execution import Execution
+from worker.outcomes import PUT_BACK
+from worker.source import Source
+
+DEADLINE_CHECK_S = 1.0
+# A job with less time than this before its deadline is put back, not started.
+LEAST_TIME_S = 5.0
+# How long a cancelled handler gets to clean up before its job is put back over its head.
+CANCEL_GRACE_S = 2.0
+
+
+class Consumer:
+    """State: the deliveries in hand by identity, those held back since a stop began, and those
+    that are being put back before they were started."""
+
+    def __init__(self, source: Source, execution: Execution) -> None:
+        self.in_hand: dict[str, Delivery] = {}
+        self.copies_seen = 0
+        self._loop = asyncio.get_running_loop()
+        self._source = source
+        self._execution = execution
+        self._held: list[Delivery] = []
+        self._is_stopping = False
+        self._returns: set[asyncio.Task[None]] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def deliver(self, delivery: Delivery) -> None:
+        """A job arrived: start it, unless it is in hand already, too late, or we are stopping."""
+        first = self.in_hand.get(delivery.id)
+        if first is not None:
+            self._attach_copy(first, delivery)
+        elif self._is_stopping:
+            self._held.append(delivery)
+        elif delivery.deadline - self._loop.time() < LEAST_TIME_S:
+            self._put_back_soon(delivery)
+        else:
+            self.in_hand[delivery.id] = delivery
+            self._empty.clear()
+            delivery.task = self._loop.create_task(self._execution.run_one(delivery, self._ended))
+
+    async def watch_deadlines(self) -> None:
+        """Cancel what runs into the end of its reservation. One look a second at all of them is
+        cheaper than a timer for each."""
+        while True:
+            await asyncio.sleep(DEADLINE_CHECK_S)
+            now = self._loop.time()
+            for delivery in [d for d in self.in_hand.values() if d.deadline <= now]:
+                _cancel(delivery, "time-out")
+
+    async def stop(self, drained: Callable[[], Awaitable[None]], finish_by: float) -> None:
+        """Finish what runs, put back the rest. `drained()` ends when no job can arrive any more;
+        `finish_by` (loop's clock) is when handlers are cancelled."""
+        self._is_stopping = True
+        no_more = asyncio.ensure_future(drained())
+        await self._wait_empty(finish_by)
+        for delivery in list(self.in_hand.values()):
+            _cancel(delivery, "shutdown")
+        await self._wait_empty(finish_by + CANCEL_GRACE_S)
+        for delivery in list(self.in_hand.values()):
+            # Its handler swallowed the cancellation; the job must not wait for it.
+            await self._execution.settle(delivery, PUT_BACK, 0.0)
+        # Only now: put back any sooner, our own outstanding FETCHes would bring them again.
+        await no_more
+        held, self._held = self._held, []
+        await self._source.put_back(held)
+        await asyncio.gather(*self._returns)
+
+    def stop_now(self) -> None:
+        """A second signal: wait for no handler any longer."""
+        for delivery in list(self.in_hand.values()):
+            _cancel(delivery, "shutdown")
+
+    async def _wait_empty(self, until: float) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._empty.wait()
+        except TimeoutError:
+            return
+
+    def _ended(self, delivery: Delivery) -> None:
+        delivery.task = None
+        self.in_hand.pop(delivery.id, None)
+        self._source.job_ended(delivery)
+        if not self.in_hand:
+            self._empty.set()
+
+    def _attach_copy(self, first: Delivery, copy: Delivery) -> None:
+        """The same job twice, by a repeated push or an expired reservation: run once; the copy is
+        acknowledged when the first is settled, which keeps the job alive if it must be."""
+        self.copies_seen += 1
+        self._source.job_ended(copy)
+        if copy.jid != first.jid:
+            first.copies = [*(first.copies or ()), copy]
+
+    def _put_back_soon(self, delivery: Delivery) -> None:
+        task = asyncio.create_task(self._put_back(delivery), name="put-back")
+        self._returns.add(task)
+        task.add_done_callback(self._returns.discard)
+
+    async def _put_back(self, delivery: Delivery) -> None:
+        try:
+            await self._execution.settle(delivery, PUT_BACK, 0.0)
+        finally:
+            self._source.job_ended(delivery)
+
+
+def _cancel(delivery: Delivery, reason: str) -> None:
+    if delivery.task is not None and not delivery.cancel_reason:
+        delivery.cancel_reason = reason
+        delivery.task.cancel()

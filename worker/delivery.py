@@ -1,0 +1,139 @@
+"""A job in hand: parsed once, kept small, and able to become a fresh job again. Pure.
+
+Thousands are held at a time, so a delivery keeps the bytes that the server sent and only those
+parsed fields that every job needs; the rare put-back parses the bytes again.
+"""
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+import orjson
+
+from shared.errors import ProtocolError
+from shared.jobs import (
+    DEFAULT_RESERVE_FOR_S,
+    DEFAULT_RETRY,
+    MIN_RESERVE_FOR_S,
+    new_jid,
+    rfc3339,
+    utc_now,
+)
+from worker.outcomes import Retry
+
+# Time to report a result before the reservation ends: a share of it, within limits.
+MARGIN_SHARE = 0.1
+MAX_MARGIN_S = 15.0
+
+
+class Delivery:
+    """One job that the server reserved for us.
+
+    `deadline` and `reserved_until` are on the loop's clock. Mutable: the task that runs it, why
+    it was cancelled, the jids of copies that arrived meanwhile, and whether it is settled.
+    """
+
+    __slots__ = (
+        "args",
+        "cancel_reason",
+        "copies",
+        "deadline",
+        "deliveries",
+        "id",
+        "is_settled",
+        "jid",
+        "jobtype",
+        "payload",
+        "reserved_until",
+        "task",
+    )
+
+    def __init__(self, payload: bytes, fields: dict[str, Any], reserved_after: float) -> None:
+        self.payload = payload
+        self.jid: str = fields["jid"]
+        self.jobtype: str = fields["jobtype"]
+        self.args: list[Any] = fields["args"]
+        identity = _identity(fields)
+        failure = fields.get("failure")
+        self.id: str = identity.get("id", self.jid)
+        # How often it was handed out before, by put-backs and by failures, and now once more.
+        failures = failure.get("retry_count", 0) + 1 if isinstance(failure, dict) else 0
+        self.deliveries: int = identity.get("deliveries", 0) + failures + 1
+        reserve_for_s = max(fields.get("reserve_for") or DEFAULT_RESERVE_FOR_S, MIN_RESERVE_FOR_S)
+        self.reserved_until = reserved_after + reserve_for_s
+        self.deadline = self.reserved_until - min(MAX_MARGIN_S, MARGIN_SHARE * reserve_for_s)
+        self.task: asyncio.Task[None] | None = None
+        self.cancel_reason = ""
+        self.copies: list[Delivery] | None = None
+        self.is_settled = False
+
+
+def parse_delivery(payload: bytes, reserved_after: float) -> Delivery:
+    """Read a job from the server's answer. Raises ProtocolError when it is not one."""
+    try:
+        fields = orjson.loads(payload)
+        delivery = Delivery(payload, fields, reserved_after)
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ProtocolError(f"an unreadable job ({error!r}): {payload[:200]!r}") from None
+    if not (isinstance(delivery.jid, str) and isinstance(delivery.args, list)):
+        raise ProtocolError(f"a job without jid or args: {payload[:200]!r}")
+    return delivery
+
+
+def put_back_copy(delivery: Delivery) -> bytes:
+    """The same job under a fresh jid, to run as soon as somebody is free."""
+    return orjson.dumps(_fresh(delivery))
+
+
+def deferred_copy(delivery: Delivery, until: datetime) -> bytes:
+    return orjson.dumps(_fresh(delivery) | {"at": rfc3339(until)})
+
+
+def retry_copy(delivery: Delivery, retry: Retry) -> bytes | None:
+    """The same job with one retry spent, to run after the handler's delay; None when it has no
+    retries left, and the server shall decide."""
+    fields = _fresh(delivery)
+    failure = fields.get("failure") or {}
+    allowed = fields.get("retry", DEFAULT_RETRY)
+    spent = failure.get("retry_count", -1) + 1 if failure else 0
+    if spent >= allowed:
+        return None
+    now = utc_now()
+    until = rfc3339(now + timedelta(seconds=retry.after_s))
+    fields["failure"] = failure | {
+        "retry_count": spent,
+        "remaining": allowed - spent,
+        "failed_at": rfc3339(now),
+        "next_at": until,
+        "message": retry.reason,
+        "errtype": type(retry).__name__,
+    }
+    # The failure counts this delivery already.
+    fields["custom"]["mh"]["deliveries"] -= 1
+    return orjson.dumps(fields | {"at": until})
+
+
+def _fresh(delivery: Delivery) -> dict[str, Any]:
+    """Every field as it came, but a new jid: the ACK of the old one must not clear the new."""
+    fields: dict[str, Any] = orjson.loads(delivery.payload)
+    identity = _identity(fields)
+    fields["jid"] = new_jid()
+    fields.pop("enqueued_at", None)
+    fields.pop("at", None)
+    custom = fields.get("custom") or {}
+    deliveries = identity.get("deliveries", 0) + 1
+    fields["custom"] = custom | {"mh": identity | {"id": delivery.id, "deliveries": deliveries}}
+    return fields
+
+
+def _identity(fields: dict[str, Any]) -> dict[str, Any]:
+    """`custom.mh`, unless somebody else put something strange there."""
+    custom = fields.get("custom")
+    mh = custom.get("mh") if isinstance(custom, dict) else None
+    if (
+        isinstance(mh, dict)
+        and isinstance(mh.get("id"), str)
+        and isinstance(mh.get("deliveries"), int)
+    ):
+        return mh
+    return {}

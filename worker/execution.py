@@ -1,0 +1,105 @@
+"""The life of a job in hand, in one function: `run_one`."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+from worker.context import JobContext
+from worker.delivery import Delivery
+from worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
+from worker.registry import Handler, Registry
+from worker.source import Source
+
+
+class Middleware(Protocol):
+    """Told of every job before and after it runs, in the loop's thread. Two calls instead of a
+    wrapped coroutine, because thousands of jobs are in hand at a time and each coroutine around
+    a job is half a kilobyte of every busy slot."""
+
+    def job_started(self, delivery: Delivery) -> None: ...
+
+    def job_ended(self, delivery: Delivery, outcome: Outcome, took_s: float) -> None: ...
+
+
+class Sink(Protocol):
+    async def write(self, records: Sequence[Any]) -> None:
+        """Return when the records are durable."""
+
+
+class Execution:
+    """Runs jobs. State: none of its own; `on_ended` frees the slot."""
+
+    def __init__(
+        self,
+        source: Source,
+        registry: Registry,
+        middleware: Sequence[Middleware],
+        threads: Executor,
+        sink: Sink | None = None,
+    ) -> None:
+        # Kept: asking for the running loop costs a system call each time (CPython 3.11).
+        self._loop = asyncio.get_running_loop()
+        self._source = source
+        self._registry = registry
+        self._middleware = middleware
+        self._threads = threads
+        self._sink = sink
+
+    async def run_one(self, delivery: Delivery, on_ended: Callable[[Delivery], None]) -> None:
+        """handler → records durable → children queued → settled. Every path ends in one settle."""
+        started_at = self._loop.time()
+        outcome: Outcome = DONE
+        try:
+            for middleware in self._middleware:
+                middleware.job_started(delivery)
+            handler = self._registry.get(delivery.jobtype)
+            if handler is None:
+                outcome = Failed("UnknownJobType", f"no handler for {delivery.jobtype!r} here")
+            else:
+                context = self._context(handler, delivery)
+                arguments = handler.arguments(delivery.args, context)
+                if handler.is_async:
+                    await handler.function(*arguments)
+                else:
+                    await self._loop.run_in_executor(self._threads, handler.function, *arguments)
+                if context is not None:
+                    await self._keep_results(context)
+        except (Retry, Defer, Drop, Dead) as raised:
+            outcome = raised
+        except asyncio.CancelledError as cancelled:
+            outcome = _why_cancelled(delivery, cancelled)
+        except (Exception, SystemExit) as error:
+            outcome = Failed.from_exception(error)
+        try:
+            await self.settle(delivery, outcome, self._loop.time() - started_at)
+        finally:
+            on_ended(delivery)
+
+    async def settle(self, delivery: Delivery, outcome: Outcome, took_s: float) -> None:
+        """Report the outcome, once. What cannot be reported comes back by its reservation."""
+        if delivery.is_settled:
+            return
+        delivery.is_settled = True
+        await self._source.settle(delivery, outcome)
+        for middleware in self._middleware:
+            middleware.job_ended(delivery, outcome, took_s)
+
+    def _context(self, handler: Handler, delivery: Delivery) -> JobContext | None:
+        if not handler.wants_context:
+            return None
+        return JobContext(delivery, can_emit=self._sink is not None)
+
+    async def _keep_results(self, context: JobContext) -> None:
+        if context.records and self._sink is not None:
+            await self._sink.write(context.records)
+        if context.children:
+            await self._source.push(context.children)
+
+
+def _why_cancelled(delivery: Delivery, cancelled: asyncio.CancelledError) -> Outcome:
+    if delivery.cancel_reason == "time-out":
+        return Failed("TimeoutError", "the job ran into the end of its reservation")
+    if delivery.cancel_reason == "shutdown":
+        return PUT_BACK
+    return Failed.from_exception(cancelled)

@@ -1,0 +1,376 @@
+"""Jobs from a Faktory server (or our broker): many slots over few sockets.
+
+Owns the lanes of one process and the window over them. Everything runs in the loop's thread;
+`_pump` is scheduled at most once per loop turn and sends all FETCHes that the window allows.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import orjson
+
+from shared.errors import ConnectionLost, FaktoryError, ProtocolError, ServerError
+from shared.faktory import codec
+from shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs, JobFilter, MutateTarget
+from shared.faktory.codec import ErrorReply, Reply
+from shared.faktory.dialer import Dialer
+from shared.faktory.lanes import Command, CommandLanes, FetchEvents, FetchLane
+from shared.jobs import Job
+from shared.logs import get_logger
+from worker import delivery as deliveries
+from worker.delivery import Delivery
+from worker.drain import LaneDrain, should_linger
+from worker.lane_plan import LanePlan, plan_lanes
+from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from worker.queues import QueueOrder
+from worker.results import Results
+from worker.window import Window, spread
+
+Answer = TypeVar("Answer")
+
+TICK_S = 0.5
+REPEAT_PUSH_AFTER_S = 0.25
+# Under load, lines are gathered for this long: a system call for each would cost more, here, in
+# the network and at the server, than the work itself.
+GATHER_S = 0.002
+FETCHES_TOGETHER = 4
+# Payloads in hand above this stop reading from the fetch lanes until half of it is gone.
+MAX_HELD_BYTES = 256 * 1024 * 1024
+
+
+class FaktorySource(FetchEvents):
+    """A `Source`. State: the lanes, the window, the results on their way, and the drain if one
+    has begun."""
+
+    def __init__(
+        self, dialer: Dialer, queues: QueueOrder, *, slots: int, idle_fetches: int, connections: int
+    ) -> None:
+        # Kept: asking for the running loop costs a system call each time (CPython 3.11).
+        self._loop = asyncio.get_running_loop()
+        self.window = Window(slots=slots, idle_fetches=idle_fetches)
+        self.commands = CommandLanes(dialer, 1)
+        self.results = Results(self.commands, self._schedule_pump)
+        self.lanes: list[FetchLane] = []
+        self.unreadable = 0
+        self._verbs = FaktoryVerbs(self.commands)
+        self._dialer = dialer
+        self._fetch_lines = queues.fetch_lines()
+        self._connections = connections
+        self._deliver: Callable[[Delivery], None] = _refuse_delivery
+        self._up: list[FetchLane] = []
+        self._beat_round_trip_s = 0.0
+        self._pump_is_scheduled = False
+        self._held_bytes = 0
+        self._is_reading = True
+        self._job_arrived_at = 0.0
+        self._drains: dict[FetchLane, LaneDrain] | None = None
+        self._drained = asyncio.Event()
+        self._drain_task: asyncio.Task[None] | None = None
+        self._closed = asyncio.Event()
+        self._log = get_logger("source")
+
+    # Source
+
+    async def run(self, deliver: Callable[[Delivery], None]) -> None:
+        self._deliver = deliver
+        async with asyncio.TaskGroup() as tasks:
+            keepers = [tasks.create_task(self.commands.lanes[0].run(), name="command-0")]
+            keepers.append(tasks.create_task(self._open_lanes(tasks, keepers), name="open-lanes"))
+            keepers.append(tasks.create_task(self._tick(), name="tick"))
+            await self._closed.wait()
+            self.commands.close()
+            for lane in self.lanes:
+                lane.close()
+            for keeper in keepers:
+                keeper.cancel()
+
+    def job_ended(self, delivery: Delivery) -> None:
+        self._held_bytes -= len(delivery.payload)
+        if not self._is_reading and self._held_bytes < MAX_HELD_BYTES // 2:
+            self._set_reading(True)
+        self.window.job_ended()
+        self._schedule_pump()
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        if isinstance(outcome, Done | Drop):
+            self.results.ack(delivery.jid)
+        elif isinstance(outcome, Failed):
+            self.results.fail(delivery.jid, outcome, delivery.reserved_until)
+        elif isinstance(outcome, Dead):
+            await self._bury(delivery, Failed.from_exception(outcome))
+        else:
+            await self._queue_again(delivery, outcome)
+        for copy in delivery.copies or ():
+            self.results.ack(copy.jid)
+
+    async def put_back(self, deliveries_: Sequence[Delivery]) -> None:
+        for start in range(0, len(deliveries_), MAX_BULK_JOBS):
+            batch = deliveries_[start : start + MAX_BULK_JOBS]
+            await self._push_until_taken([deliveries.put_back_copy(one) for one in batch])
+            for one in batch:
+                self.results.ack(one.jid)
+
+    async def push(self, jobs: Sequence[Job]) -> None:
+        for start in range(0, len(jobs), MAX_BULK_JOBS):
+            batch = jobs[start : start + MAX_BULK_JOBS]
+            refused = await self._repeat(partial(self._verbs.push_bulk, batch))
+            _raise_if_refused(refused)
+
+    async def quiet(self) -> None:
+        if self._drain_task is None:
+            self._drain_task = asyncio.create_task(self._drain(), name="drain")
+        await asyncio.shield(self._drain_task)
+
+    async def flushed(self) -> None:
+        await self.results.flushed()
+
+    def close(self) -> None:
+        self._closed.set()
+
+    # Heartbeat's view (called in the loop's thread, except `worker_ids`)
+
+    def worker_ids(self) -> list[str]:
+        """The ids to beat for; read by the heartbeat's thread."""
+        return [lane.wid for lane in tuple(self._up)]
+
+    def worker_unknown(self, wid: str) -> None:
+        """The server forgot this id: connect that lane anew, under a new one."""
+        for lane in self._up:
+            if lane.wid == wid and lane.connection is not None:
+                lane.connection.close("the server forgot our worker id")
+                return
+
+    def beat_took(self, round_trip_s: float) -> None:
+        self._beat_round_trip_s = round_trip_s
+        self._measure_round_trip()
+
+    # FetchEvents
+
+    def lane_up(self, lane: FetchLane) -> None:
+        self._up.append(lane)
+        self._lanes_changed()
+
+    def lane_down(self, lane: FetchLane, wid: str, unanswered: int) -> None:
+        self._up.remove(lane)
+        self.window.lane_lost(unanswered)
+        if self._drains is not None:
+            self._drain_of(lane).is_over = True
+            self._check_drained()
+        if not self._closed.is_set():
+            # Its FETCHes live on at the server; silence the id before they take jobs.
+            line = codec.beat(wid, state="quiet")
+            self.commands.submit(Command(line, _ignore_reply, is_kept=True))
+        self._lanes_changed()
+
+    def fetch_answered(self, lane: FetchLane, reply: Reply, reserved_after: float) -> None:
+        now = self._loop.time()
+        if isinstance(reply, bytes):
+            self._job_arrived(reply, reserved_after, now)
+        elif isinstance(reply, ErrorReply):
+            self.window.error_answer(now)
+            self._log.warning("the server refused a FETCH", reason=reply.text)
+        else:
+            self.window.empty_answer()
+        if self._drains is not None:
+            self._drain_of(lane).answered(
+                now,
+                lane.outstanding,
+                was_empty=not isinstance(reply, bytes),
+                round_trip_s=lane.round_trip_s,
+            )
+            self._check_drained()
+        self._schedule_pump()
+
+    # Inside
+
+    def _job_arrived(self, payload: bytes, reserved_after: float, now: float) -> None:
+        self.window.job_arrived(now)
+        self._job_arrived_at = now
+        try:
+            delivery = deliveries.parse_delivery(payload, reserved_after)
+        except ProtocolError as error:
+            self._refuse_unreadable(payload, error)
+            return
+        self._held_bytes += len(payload)
+        if self._is_reading and self._held_bytes > MAX_HELD_BYTES:
+            self._set_reading(False)
+        self._deliver(delivery)
+
+    def _refuse_unreadable(self, payload: bytes, error: ProtocolError) -> None:
+        self.unreadable += 1
+        self.window.job_ended()
+        self._log.error("a job cannot be read", reason=str(error))
+        try:
+            jid = orjson.loads(payload)["jid"]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            return  # without a jid there is nothing to report on: its reservation will end
+        if isinstance(jid, str):
+            self.results.fail(jid, Failed("UnreadableJob", str(error)))
+
+    def _schedule_pump(self) -> None:
+        if self._pump_is_scheduled:
+            return
+        self._pump_is_scheduled = True
+        if self.window.is_busy:
+            self._loop.call_later(GATHER_S, self._pump)
+        else:
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Send the results and the FETCHes that have come together."""
+        self._pump_is_scheduled = False
+        now = self._loop.time()
+        self.results.send_collected()
+        credits = self.window.credits(now, self.results.unanswered)
+        if not credits:
+            return
+        up = self._up
+        together = FETCHES_TOGETHER if self.window.is_busy else 1
+        shares = spread(credits, [lane.outstanding for lane in up], together)
+        for lane, share in zip(up, shares, strict=True):
+            for _ in range(share):
+                lane.fetch(next(self._fetch_lines), now)
+        self.window.sent(credits)
+
+    async def _open_lanes(
+        self, tasks: asyncio.TaskGroup, keepers: list[asyncio.Task[None]]
+    ) -> None:
+        plan = await self._plan()
+        for number, lane in enumerate(self.commands.grow(plan.command - 1), start=1):
+            keepers.append(tasks.create_task(lane.run(), name=f"command-{number}"))
+        self.lanes = [FetchLane(self._dialer, self) for _ in range(plan.fetch)]
+        self.window.planned_lanes = plan.fetch
+        for number, fetch_lane in enumerate(self.lanes):
+            keepers.append(tasks.create_task(fetch_lane.run(), name=f"fetch-{number}"))
+
+    async def _plan(self) -> LanePlan:
+        info = await self._repeat(self._verbs.info)
+        used = int(info["server"]["connections"])
+        plan = plan_lanes(self._connections, self.window.slots, used)
+        wanted = plan_lanes(self._connections, self.window.slots, 0)
+        if plan != wanted:
+            self._log.warning(
+                f"the server has {used} connections already: taking {plan.connections} "
+                f"instead of {wanted.connections}"
+            )
+        return plan
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            now = self._loop.time()
+            self.commands.close_overdue(now)
+            self.commands.send_waiting()
+            for lane in tuple(self._up):
+                lane.close_if_overdue(now)
+            self._schedule_pump()
+
+    def _lanes_changed(self) -> None:
+        self.window.lanes = len(self._up)
+        self._measure_round_trip()
+        self._schedule_pump()
+
+    def _measure_round_trip(self) -> None:
+        # The quickest handshake is the one that waited least for our own start-up.
+        handshake_s = min((lane.round_trip_s for lane in self._up), default=0.0)
+        self.window.round_trip_s = max(handshake_s, self._beat_round_trip_s)
+
+    def _set_reading(self, is_reading: bool) -> None:
+        self._is_reading = is_reading
+        for lane in self._up:
+            if lane.connection is not None:
+                if is_reading:
+                    lane.connection.resume_reading()
+                else:
+                    lane.connection.pause_reading()
+
+    async def _queue_again(self, delivery: Delivery, outcome: Retry | Defer | PutBack) -> None:
+        if isinstance(outcome, Retry):
+            copy = deliveries.retry_copy(delivery, outcome)
+            if copy is None:
+                failed = Failed("Retry", outcome.reason)
+                self.results.fail(delivery.jid, failed, delivery.reserved_until)
+                return
+        elif isinstance(outcome, Defer):
+            copy = deliveries.deferred_copy(delivery, outcome.until)
+        else:
+            copy = deliveries.put_back_copy(delivery)
+        try:
+            await self._push_until_taken([copy])
+        except ServerError as error:
+            self.results.fail(delivery.jid, Failed.from_exception(error), delivery.reserved_until)
+        else:
+            self.results.ack(delivery.jid)
+
+    async def _bury(self, delivery: Delivery, failed: Failed) -> None:
+        """FAIL moves it to the retries (or, by its own `retry`, away), MUTATE from there."""
+        try:
+            await self._verbs.fail(
+                delivery.jid, failed.error_type, failed.message, failed.backtrace
+            )
+            await self._verbs.kill(MutateTarget.RETRIES, JobFilter(jids=[delivery.jid]))
+        except FaktoryError as error:
+            # It will be retried and die then: later than asked for, but not lost.
+            self._log.warning("a dead job is left to its retries", reason=str(error))
+            self.results.fail(delivery.jid, failed, delivery.reserved_until)
+
+    async def _push_until_taken(self, copies: Sequence[bytes]) -> None:
+        _raise_if_refused(await self._repeat(partial(self._verbs.push_encoded, copies)))
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Repeat over lost connections until answered or cancelled: twice beats never."""
+        while True:
+            try:
+                return await attempt()
+            except ConnectionLost:
+                await asyncio.sleep(REPEAT_PUSH_AFTER_S)
+
+    async def _drain(self) -> None:
+        self.window.is_open = False
+        self._drains = {lane: LaneDrain() for lane in self.lanes}
+        started_at = self._loop.time()
+        round_trip_s = self.window.round_trip_s
+        while should_linger(  # noqa: ASYNC110 - the rule depends on time as well
+            self._loop.time(), started_at, self._job_arrived_at, self._deepest(), round_trip_s
+        ):
+            await asyncio.sleep(0.02)
+        owing = [lane for lane in self._up if lane.outstanding]
+        self._check_drained()
+        await asyncio.gather(*(self._quiet_lane(lane) for lane in owing))
+        await self._drained.wait()
+
+    def _deepest(self) -> int:
+        return max((lane.outstanding for lane in self._up), default=0)
+
+    async def _quiet_lane(self, lane: FetchLane) -> None:
+        try:
+            await self._verbs.beat(lane.wid, state="quiet")
+        except FaktoryError as error:
+            # Then only the answers themselves can tell: each FETCH ends within its 2 s.
+            self._log.warning("a lane could not be quieted", reason=str(error))
+        else:
+            self._drain_of(lane).quieted_at = self._loop.time()
+
+    def _drain_of(self, lane: FetchLane) -> LaneDrain:
+        assert self._drains is not None
+        return self._drains.setdefault(lane, LaneDrain())
+
+    def _check_drained(self) -> None:
+        if all(self._drain_of(lane).is_over or not lane.outstanding for lane in self._up):
+            self._drained.set()
+
+
+def _raise_if_refused(refused: dict[str, str]) -> None:
+    if refused:
+        jid, reason = next(iter(refused.items()))
+        raise ServerError("ERR", f"{len(refused)} jobs were refused, {jid}: {reason}")
+
+
+def _refuse_delivery(_delivery: Delivery) -> None:
+    raise AssertionError("a job arrived before run()")
+
+
+def _ignore_reply(_command: Command, _reply: Reply | FaktoryError) -> None:
+    """`unknown worker` means that the server is rid of it already."""

@@ -1,0 +1,1 @@
+"""The job types that come with the worker."""

@@ -1,0 +1,8 @@
+"""`add`: the smallest useful job, for first steps, demos and smoke tests."""
+
+from worker.registry import job
+
+
+@job("add")
+async def add(a: int, b: int) -> int:
+    return a + b

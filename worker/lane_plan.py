@@ -1,0 +1,33 @@
+"""How many sockets a worker process opens, and what each carries. Pure.
+
+More fetch lanes make a real Faktory cheaper per job, up to a point, because its Redis calls
+coalesce. An ACK costs it twice as many of those calls as a FETCH, so half of the sockets carry
+results: with fewer, ACKs queue up and hold back the FETCHes. A server takes 2,000 connections from
+everybody together, so a fleet that nears that gets fewer.
+"""
+
+from dataclasses import dataclass
+
+# The server refuses connection 2,001; producers and other clients need some of them.
+FLEET_CONNECTIONS = 1800
+
+
+@dataclass(slots=True, frozen=True)
+class LanePlan:
+    """Sockets of one process: `fetch` + `command` lanes, and one for the heartbeat."""
+
+    fetch: int
+    command: int
+
+    @property
+    def connections(self) -> int:
+        return self.fetch + self.command + 1
+
+
+def plan_lanes(share: int, slots: int, server_connections: int) -> LanePlan:
+    """Split this process's share of the budget; at least one lane of each kind."""
+    room = max(0, FLEET_CONNECTIONS - server_connections)
+    lanes = min(share, room) - 1
+    command = max(1, min(lanes // 2, slots))
+    fetch = max(1, min(lanes - command, slots))
+    return LanePlan(fetch=fetch, command=command)

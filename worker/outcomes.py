@@ -1,0 +1,71 @@
+"""How a job can end. A handler raises Retry, Defer, Drop or Dead; the rest come from run_one."""
+
+import traceback
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from shared.errors import ManyhandsError
+from shared.faktory.codec import MAX_BACKTRACE_LINES
+
+
+class JobOutcome(ManyhandsError):
+    """Base of what a handler raises to end its job otherwise than by returning or failing."""
+
+
+class Retry(JobOutcome):
+    """Not now: run it again after `after_s` seconds. Spends one of the job's retries."""
+
+    def __init__(self, after_s: float, reason: str = "the handler asked for a retry") -> None:
+        super().__init__(reason)
+        self.after_s = after_s
+        self.reason = reason
+
+
+class Defer(JobOutcome):
+    """Not yet: run it at `until`. Spends no retry, and holds neither slot nor reservation."""
+
+    def __init__(self, until: datetime) -> None:
+        super().__init__(f"deferred until {until.isoformat()}")
+        self.until = until
+
+
+class Drop(JobOutcome):
+    """There is nothing to do: acknowledge it."""
+
+
+class Dead(JobOutcome):
+    """It can never succeed: to the dead set, without further retries."""
+
+
+class Done:
+    """The handler returned, its records are durable and its children are queued."""
+
+
+class PutBack:
+    """Not our turn after all (shutdown, too little time left): back into its queue, as it was."""
+
+
+@dataclass(slots=True, frozen=True)
+class Failed:
+    """An error: the server decides on retry or death by the job's own `retry`."""
+
+    error_type: str
+    message: str
+    backtrace: tuple[str, ...] = ()
+
+    @classmethod
+    def from_exception(cls, error: BaseException) -> Self:
+        # The innermost frames tell the cause; the server takes so many lines and no more.
+        lines = [
+            line
+            for chunk in traceback.format_exception(error)
+            for line in chunk.rstrip("\n").split("\n")
+        ]
+        return cls(type(error).__name__, str(error), tuple(lines[-MAX_BACKTRACE_LINES:]))
+
+
+Outcome = Done | PutBack | Failed | Retry | Defer | Drop | Dead
+
+DONE = Done()
+PUT_BACK = PutBack()

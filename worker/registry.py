@@ -1,0 +1,118 @@
+"""Job type → handler: the `@job` decorator, and the check of a payload against its signature."""
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from shared.errors import ConfigError
+from worker.context import JobContext
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class BadArguments(ValueError):
+    """The payload does not fit the handler's signature."""
+
+
+@dataclass(slots=True, frozen=True)
+class Handler:
+    """A function that can do one type of job, and what it wants to be called with."""
+
+    jobtype: str
+    function: Callable[..., Any]
+    is_async: bool
+    context_at: int | None
+    names: tuple[str, ...]
+    takes_more: bool
+    model: type[BaseModel] | None
+
+    @property
+    def wants_context(self) -> bool:
+        return self.context_at is not None
+
+    def arguments(self, args: list[Any], context: JobContext | None) -> list[Any]:
+        """The call's arguments, checked and converted. Raises BadArguments, one line per field."""
+        checked = list(args) if self.model is None else self._checked(self.model, args)
+        if self.context_at is not None:
+            checked.insert(self.context_at, context)
+        return checked
+
+    def _checked(self, model: type[BaseModel], args: list[Any]) -> list[Any]:
+        known, more = args[: len(self.names)], args[len(self.names) :]
+        if more and not self.takes_more:
+            raise BadArguments(
+                f"{self.jobtype} takes {len(self.names)} arguments, {len(args)} were given"
+            )
+        try:
+            checked = model.model_validate(dict(zip(self.names, known, strict=False)))
+        except ValidationError as error:
+            lines = [f"{_field(problem)}: {problem['msg']}" for problem in error.errors()]
+            raise BadArguments(f"{self.jobtype}: " + "; ".join(lines)) from None
+        return [getattr(checked, name) for name in self.names] + more
+
+
+def _field(problem: Any) -> str:
+    return ".".join(str(part) for part in problem["loc"])
+
+
+@dataclass(slots=True)
+class Registry:
+    """State: the handlers by job type. One is shared by all `@job`s of a process."""
+
+    handlers: dict[str, Handler] = field(default_factory=dict)
+
+    def job(self, jobtype: str) -> Callable[[Function], Function]:
+        """Register an async or sync function for a job type. Its parameters are the job's args;
+        one that is annotated `JobContext` gets the context instead."""
+
+        def register(function: Function) -> Function:
+            if jobtype in self.handlers:
+                raise ConfigError(f"two handlers for job type {jobtype!r}")
+            self.handlers[jobtype] = make_handler(jobtype, function)
+            return function
+
+        return register
+
+    def get(self, jobtype: str) -> Handler | None:
+        return self.handlers.get(jobtype)
+
+
+def make_handler(jobtype: str, function: Callable[..., Any]) -> Handler:
+    hints = typing.get_type_hints(function)
+    fields: dict[str, Any] = {}
+    context_at: int | None = None
+    takes_more = False
+    for position, parameter in enumerate(inspect.signature(function).parameters.values()):
+        hint = hints.get(parameter.name, Any)
+        if hint is JobContext:
+            context_at = position
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            takes_more = True
+        elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+            raise ConfigError(f"{jobtype}: {parameter.name} is keyword-only, but args are a list")
+        else:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            fields[parameter.name] = (hint, default)
+    model = create_model(
+        f"{jobtype}_arguments",
+        __config__=ConfigDict(arbitrary_types_allowed=True, protected_namespaces=()),
+        **fields,
+    )
+    is_checked = fields or not takes_more
+    return Handler(
+        jobtype=jobtype,
+        function=function,
+        is_async=inspect.iscoroutinefunction(function),
+        context_at=context_at,
+        names=tuple(fields),
+        takes_more=takes_more,
+        model=model if is_checked else None,
+    )
+
+
+REGISTRY = Registry()
+job = REGISTRY.job

@@ -1,0 +1,38 @@
+"""The seam between the consumer and where jobs come from (Faktory and the broker; later Kafka)."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from shared.jobs import Job
+from worker.delivery import Delivery
+from worker.outcomes import Outcome
+
+
+class Source(Protocol):
+    """All methods are called in the event loop's thread."""
+
+    async def run(self, deliver: Callable[[Delivery], None]) -> None:
+        """Bring jobs until closed: `deliver` is called for each, never for more than there are
+        free slots. Raises when going on is pointless (wrong password, no such server)."""
+
+    def job_ended(self, delivery: Delivery) -> None:
+        """A delivered job's slot is free again."""
+
+    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Tell the server how it ended. Returns once that is on its way and will be repeated
+        until answered; what has to be queued again is queued when this returns."""
+
+    async def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Settle many jobs that were not started, in few round trips."""
+
+    async def push(self, jobs: Sequence[Job]) -> None:
+        """Queue jobs; returns when the server has them all, raises when it does not."""
+
+    async def quiet(self) -> None:
+        """Ask for no more jobs; returns when none can arrive any more."""
+
+    async def flushed(self) -> None:
+        """Return when every settled job has been answered."""
+
+    def close(self) -> None:
+        """End `run`."""

@@ -1,0 +1,145 @@
+"""How many FETCHes to have outstanding, and on which lane. Pure: no I/O, `now` is passed in.
+
+Each outstanding FETCH is a promise of a slot, and a job that a crash can strand: so there are as
+many as the path needs to stay full, and no more. By Little's law that is the rate of answers ×
+the round trip; a quarter more lets it grow, two per lane keep the server from ever waiting for
+our next line. With an empty queue it falls to a handful in all.
+
+Invariants, held by `credits`:
+    outstanding + running ≤ slots
+    outstanding + running + unanswered results ≤ 2 × slots
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil
+
+# The rate is counted in intervals; the best of the last few counts, so that jobs that all end
+# at once (a first wave of equal length) find the window of the wave before.
+INTERVAL_S = 0.1
+REMEMBERED_INTERVALS = 30
+HEADROOM = 1.25
+DEPTH_PER_LANE = 2
+ERROR_PAUSE_S = 1.0
+
+
+class RateMeter:
+    """Jobs per second: the highest of the remembered intervals."""
+
+    def __init__(self) -> None:
+        self._started_at = 0.0
+        self._count = 0
+        self._rates: deque[float] = deque(maxlen=REMEMBERED_INTERVALS)
+
+    def count(self, now: float) -> None:
+        if now - self._started_at >= INTERVAL_S:
+            self._close_interval(now)
+        self._count += 1
+
+    def per_second(self, now: float) -> float:
+        if now - self._started_at >= INTERVAL_S:
+            self._close_interval(now)
+        return max(self._rates, default=0.0)
+
+    def _close_interval(self, now: float) -> None:
+        elapsed_s = now - self._started_at
+        if elapsed_s > INTERVAL_S * REMEMBERED_INTERVALS:
+            # Nothing was counted for so long that what is remembered is too old.
+            self._rates.clear()
+        self._rates.append(self._count / elapsed_s)
+        self._started_at = now
+        self._count = 0
+
+
+@dataclass(slots=True)
+class Window:
+    """The credit account of one list of queues.
+
+    State: `running` jobs and `outstanding` FETCHes now, `size`, the number of FETCHes that we
+    would like to have outstanding, and the measured rate and round trip.
+    """
+
+    slots: int
+    idle_fetches: int
+    planned_lanes: int = 1
+    lanes: int = 0
+    running: int = 0
+    outstanding: int = 0
+    size: int = 0
+    round_trip_s: float = 0.0
+    is_open: bool = True
+    held_until: float = 0.0
+    meter: RateMeter = field(default_factory=RateMeter)
+
+    def __post_init__(self) -> None:
+        self.idle_fetches = min(self.idle_fetches, self.slots)
+        self.size = self.idle_fetches
+
+    def credits(self, now: float, unanswered_results: int) -> int:
+        """How many FETCHes may be sent now."""
+        if not self.is_open or self.lanes == 0 or now < self.held_until:
+            return 0
+        committed = self.outstanding + self.running
+        free = min(self.slots - committed, 2 * self.slots - committed - unanswered_results)
+        return max(0, min(free, self._target(now) - self.outstanding))
+
+    @property
+    def is_busy(self) -> bool:
+        """Jobs come thick enough that gathering lines for a moment costs nobody anything."""
+        return self.outstanding + self.running > self.idle_fetches + self.lanes
+
+    def sent(self, count: int) -> None:
+        self.outstanding += count
+
+    def job_arrived(self, now: float) -> None:
+        """An answer carried a job: there may be more, so one more FETCH than before."""
+        self.outstanding -= 1
+        self.running += 1
+        if self.size < self.slots:
+            self.size += 1
+        self.meter.count(now)
+
+    def empty_answer(self) -> None:
+        """A FETCH waited for its two seconds in vain: there is nothing to be had."""
+        self.outstanding -= 1
+        self.size = self.idle_fetches
+
+    def error_answer(self, now: float) -> None:
+        """The server could not serve a FETCH: do not hammer it."""
+        self.empty_answer()
+        self.held_until = now + ERROR_PAUSE_S
+
+    def lane_lost(self, unanswered: int) -> None:
+        self.outstanding -= unanswered
+
+    def job_ended(self) -> None:
+        self.running -= 1
+
+    def _target(self, now: float) -> int:
+        """Lanes that are still to come up get their share when they do, so that the first one
+        is not given all of it."""
+        target = min(self.size, self._useful(now))
+        return ceil(target * self.lanes / max(self.lanes, self.planned_lanes))
+
+    def _useful(self, now: float) -> int:
+        flying = self.meter.per_second(now) * self.round_trip_s * HEADROOM
+        return max(self.idle_fetches, ceil(flying) + DEPTH_PER_LANE * self.lanes)
+
+
+def spread(count: int, outstanding: Sequence[int], most_together: int) -> list[int]:
+    """Give `count` new FETCHes to the least loaded lanes, up to `most_together` each at a time.
+
+    Returns how many each lane gets. Several together are one write; but a FETCH that waits behind
+    another one on an empty queue waits two seconds longer, so an idle worker spreads them singly.
+    """
+    given = [0] * len(outstanding)
+    by_load = sorted(range(len(outstanding)), key=outstanding.__getitem__)
+    while count > 0:
+        for lane in by_load:
+            share = min(most_together, count)
+            given[lane] += share
+            count -= share
+            if count == 0:
+                break
+    return given
