@@ -1,0 +1,151 @@
+"""SIGTERM strands nothing: every job is acknowledged or back in its queue, and no FETCH is left
+at the server that could take one to nobody."""
+
+import asyncio
+
+import pytest
+
+from devservers import FaktoryServer, Relay
+from shared.faktory.client import FaktoryClient
+from shared.faktory.dialer import Dialer
+from shared.faktory.handshake import parse_url
+from shared.jobs import Job
+from tests.conftest import StartWorker
+from tests.support.ledger import Ledger
+from tests.support.server_state import ServerState
+from tests.support.waiting import eventually
+from worker.delivery import Delivery
+from worker.faktory_source import FaktorySource
+from worker.queues import QueueOrder
+
+LANES = 4
+DEPTH = 20
+# One heartbeat, four command and four fetch lanes.
+CONNECTIONS = 2 * LANES + 1
+JOBS_PER_S = 150
+CONNECTIONS_GONE_WITHIN_S = 5.0
+
+
+def ledger_job(number: int, queue: str) -> Job:
+    return Job(jobtype="ledger", args=[number], queue=queue, reserve_for=60)
+
+
+async def keep_pushing(client: FaktoryClient, queue: str, pushed: list[str]) -> None:
+    while True:
+        job = ledger_job(len(pushed), queue)
+        await client.push(job)
+        pushed.append(job.jid)
+        await asyncio.sleep(1 / JOBS_PER_S)
+
+
+async def connections(client: FaktoryClient) -> int:
+    return int((await client.info())["server"]["connections"])
+
+
+async def gone_connections(client: FaktoryClient, before: int, within_s: float) -> None:
+    deadline = asyncio.get_running_loop().time() + within_s
+    while (now := await connections(client)) > before:
+        assert asyncio.get_running_loop().time() < deadline, f"{now} connections, {before} before"
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("round_trip_ms", [0, 200])
+async def test_deep_lanes_strand_nothing_when_stopped_while_jobs_keep_arriving(
+    faktory: FaktoryServer,
+    client: FaktoryClient,
+    state: ServerState,
+    ledger: Ledger,
+    queue: str,
+    start_worker: StartWorker,
+    round_trip_ms: int,
+) -> None:
+    before = await connections(client)
+    with Relay(faktory.port, round_trip_ms) as relay:
+        worker = start_worker(
+            relay.url_for(faktory),
+            WORKER_QUEUES=queue,
+            WORKER_CONCURRENCY="200",
+            WORKER_IDLE_FETCHES=str(LANES * DEPTH),
+            FAKTORY_CONNECTIONS=str(CONNECTIONS),
+        )
+        await worker.ready(state, LANES)
+        await asyncio.sleep(1.0)
+        pushed: list[str] = []
+        pusher = asyncio.create_task(keep_pushing(client, queue, pushed))
+        await asyncio.sleep(0.3)
+        stop_at = asyncio.get_running_loop().time()
+        worker.terminate()
+        assert await worker.ended() == 0
+        left_s = stop_at + CONNECTIONS_GONE_WITHIN_S - asyncio.get_running_loop().time()
+        await gone_connections(client, before, left_s)
+        await asyncio.sleep(0.5)
+        pusher.cancel()
+    done = {entry.id for entry in ledger.entries}
+    waiting = {job["custom"]["mh"]["id"] for job in state.queue(queue)}
+    assert state.working == []
+    assert (await client.info())["faktory"]["tasks"]["Busy"]["size"] == 0
+    assert done | waiting >= set(pushed)
+    assert not done & waiting
+    assert len(ledger.entries) == len(done)
+
+
+@pytest.mark.timeout(60)
+async def test_quiet_is_sure_even_when_beat_is_faster_than_the_lanes(
+    faktory: FaktoryServer, client: FaktoryClient, state: ServerState, queue: str
+) -> None:
+    """BEAT at 0 ms, lanes at 200 ms: the server has jobs on their way to us when it confirms."""
+    arrived: list[Delivery] = []
+    with Relay(faktory.port, 200) as relay:
+        source = FaktorySource(
+            Dialer(parse_url(faktory.url)),
+            QueueOrder.parse(queue),
+            slots=500,
+            idle_fetches=LANES * DEPTH,
+            connections=CONNECTIONS,
+        )
+        source._dialer = Dialer(parse_url(relay.url_for(faktory)))
+        running = asyncio.create_task(source.run(arrived.append))
+        await eventually(lambda: source.window.outstanding == LANES * DEPTH)
+        await asyncio.sleep(0.5)
+        pushed: list[str] = []
+        pusher = asyncio.create_task(keep_pushing(client, queue, pushed))
+        await asyncio.sleep(0.3)
+        await source.quiet()
+        source.close()
+        await running
+        await asyncio.sleep(3.0)
+        pusher.cancel()
+    assert {job["jid"] for job in state.working} == {delivery.jid for delivery in arrived}
+    assert len(state.queue(queue)) == len(pushed) - len(arrived)
+
+
+@pytest.mark.timeout(90)
+async def test_a_stop_under_full_load_runs_nothing_twice_and_loses_nothing(
+    faktory: FaktoryServer,
+    client: FaktoryClient,
+    state: ServerState,
+    ledger: Ledger,
+    queue: str,
+    start_worker: StartWorker,
+) -> None:
+    count = 4000
+    jobs = [Job(jobtype="sleepy", args=[0.4], queue=queue, reserve_for=60) for _ in range(count)]
+    for start in range(0, count, 1000):
+        assert await client.push_bulk(jobs[start : start + 1000]) == {}
+    with Relay(faktory.port, 50) as relay:
+        url = relay.url_for(faktory)
+        first = start_worker(url, WORKER_QUEUES=queue, WORKER_CONCURRENCY="500")
+        await eventually(lambda: len(ledger.lines) > 800, 20)
+        first.terminate()
+        assert await first.ended(25) == 0
+        assert state.working == []
+        started = [entry.id for entry in ledger.entries if entry.note == "started"]
+        ended = [entry.id for entry in ledger.entries if entry.note == "ended"]
+        assert sorted(started) == sorted(ended)
+        assert len(state.queue(queue)) == count - len(ended)
+        assert len(ended) < count
+        start_worker(url, WORKER_QUEUES=queue, WORKER_CONCURRENCY="500")
+        await eventually(lambda: state.processed >= count and not state.working, 40)
+    ended = [entry.id for entry in ledger.entries if entry.note == "ended"]
+    assert sorted(ended) == sorted(job.jid for job in jobs)

@@ -1,0 +1,1 @@
+"""Fakes that several tests share: they keep the product's own interfaces."""

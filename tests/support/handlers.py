@@ -1,0 +1,97 @@
+"""The jobs that tests give to `python -m worker`: WORKER_HANDLERS=tests.support.handlers."""
+
+import asyncio
+import os
+import time
+from datetime import timedelta
+
+from shared.jobs import utc_now
+from tests.support.ledger import LEDGER_VARIABLE, write_entry
+from worker import Dead, Defer, Drop, Job, JobContext, Retry, job
+
+
+class Broken(Exception):
+    """What the job `fails` ends with."""
+
+
+def note(context: JobContext, text: object) -> None:
+    path = os.environ[LEDGER_VARIABLE]
+    write_entry(path, context.id, context.jid, context.deliveries, str(text))
+
+
+@job("ledger")
+async def ledger(n: int, context: JobContext) -> None:
+    note(context, n)
+
+
+@job("sleepy")
+async def sleepy(seconds: float, context: JobContext) -> None:
+    note(context, "started")
+    await asyncio.sleep(seconds)
+    note(context, "ended")
+
+
+@job("blocks")
+async def blocks(seconds: float, context: JobContext) -> None:
+    """What a careless handler does to everything else in the loop."""
+    note(context, "started")
+    time.sleep(seconds)  # noqa: ASYNC251
+    note(context, "ended")
+
+
+@job("fails")
+async def fails(message: str) -> None:
+    raise Broken(message)
+
+
+@job("retries")
+async def retries(after_s: float, context: JobContext) -> None:
+    note(context, "run")
+    if context.deliveries == 1:
+        raise Retry(after_s, "come back later")
+
+
+@job("always_retries")
+async def always_retries(after_s: float, context: JobContext) -> None:
+    note(context, "run")
+    raise Retry(after_s, "never satisfied")
+
+
+@job("defers")
+async def defers(after_s: float, context: JobContext) -> None:
+    note(context, "run")
+    if context.deliveries == 1:
+        raise Defer(utc_now() + timedelta(seconds=after_s))
+
+
+@job("drops")
+async def drops() -> None:
+    raise Drop("nothing to do")
+
+
+@job("dies")
+async def dies(reason: str) -> None:
+    raise Dead(reason)
+
+
+@job("parent")
+async def parent(queue: str, context: JobContext) -> None:
+    context.push(*(Job(jobtype="ledger", args=[n], queue=queue) for n in range(3)))
+
+
+@job("failing_parent")
+async def failing_parent(queue: str, context: JobContext) -> None:
+    context.push(Job(jobtype="ledger", args=[0], queue=queue))
+    raise Broken("after the push")
+
+
+@job("sync_add")
+def sync_add(a: int, b: int, context: JobContext) -> None:
+    """A plain function: runs in a thread."""
+    note(context, a + b)
+
+
+@job("add")
+async def add(n: int, context: JobContext) -> None:
+    """What other clients push in the interoperability tests."""
+    note(context, n)

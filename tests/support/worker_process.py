@@ -1,0 +1,116 @@
+"""`python -m worker` as a process of its own, started and watched by a test."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.ledger import LEDGER_VARIABLE, Ledger
+from tests.support.server_state import RegisteredWorker, ServerState
+from tests.support.waiting import eventually
+from worker.lane_plan import plan_lanes
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+# What a worker takes from the environment; a test's own must not leak in.
+SETTINGS = ("FAKTORY_", "WORKER_", "TEST_")
+DEFAULT_CONNECTIONS = 96
+DEFAULT_SLOTS = 4
+
+
+class WorkerUnderTest:
+    """Started at once. Its stderr goes to a file, so it can never block on a full pipe."""
+
+    def __init__(self, directory: Path, number: int, url: str, ledger: Ledger, **env: str) -> None:
+        self._stderr = directory / f"worker-{number}.log"
+        self.env = {
+            "FAKTORY_URL": url,
+            "WORKER_CONCURRENCY": str(DEFAULT_SLOTS),
+            "WORKER_HANDLERS": "tests.support.handlers",
+            LEDGER_VARIABLE: str(ledger.path),
+        } | env
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)
+        }
+        with self._stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "worker"],
+                cwd=ROOT,
+                env=inherited | self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._process.poll()
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text(errors="replace")
+
+    @property
+    def logged(self) -> list[dict[str, Any]]:
+        """The log lines, which are JSON where stderr is no terminal."""
+        return [json.loads(line) for line in self._whole_lines() if line.startswith("{")]
+
+    @property
+    def said(self) -> list[str]:
+        """The other lines: what the process says to a person when it gives up."""
+        return [line for line in self._whole_lines() if not line.startswith("{")]
+
+    def events(self) -> list[str]:
+        return [str(line["event"]) for line in self.logged]
+
+    def has_logged(self, text: str) -> bool:
+        return any(text in event for event in self.events())
+
+    async def ready(self, state: ServerState, lanes: int | None = None) -> list[RegisteredWorker]:
+        """Wait until every fetch lane is registered at the server."""
+        if lanes is None:
+            connections = int(self.env.get("FAKTORY_CONNECTIONS", DEFAULT_CONNECTIONS))
+            lanes = plan_lanes(connections, int(self.env["WORKER_CONCURRENCY"]), 0).fetch
+
+        def registered() -> list[RegisteredWorker]:
+            assert self.exit_code is None, f"the worker ended: {self.stderr}"
+            found = state.workers(self.pid)
+            return found if len(found) == lanes else []
+
+        return await eventually(registered, 15, f"the worker did not register {lanes} lanes")
+
+    async def logs(self, text: str, within_s: float = 10.0) -> None:
+        def found() -> bool:
+            assert self.exit_code is None, f"the worker ended: {self.stderr}"
+            return self.has_logged(text)
+
+        await eventually(found, within_s, f"the worker did not log {text!r}")
+
+    async def ended(self, within_s: float = 15.0) -> int:
+        """Wait for the process to end by itself; its exit code."""
+        await eventually(
+            lambda: self.exit_code is not None, within_s, f"the worker did not end: {self.stderr}"
+        )
+        assert self.exit_code is not None
+        return self.exit_code
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def terminate(self) -> None:
+        self.signal(signal.SIGTERM)
+
+    def clean_up(self) -> None:
+        if self.exit_code is None:
+            self._process.kill()
+        self._process.wait()
+
+    def _whole_lines(self) -> list[str]:
+        # The last line may be half written.
+        return [line.rstrip("\n") for line in self.stderr.splitlines(True) if line.endswith("\n")]
