@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -78,11 +80,12 @@ class Job:
 def encode_job(job: Job, *, keeps_big_integers: bool = False) -> bytes:
     """Check the job and give its JSON. Raises InvalidJob with the field and the reason."""
     _check_fields(job)
-    if not keeps_big_integers:
-        _check_integers(job.args, f"args of {job.jid}")
-        _check_integers(job.custom, f"custom of {job.jid}")
+    largest = None if keeps_big_integers else MAX_SAFE_INTEGER
+    _check_numbers(job.args, f"args of {job.jid}", largest)
+    _check_numbers(job.custom, f"custom of {job.jid}", largest)
     try:
-        return orjson.dumps(job.to_wire())
+        # Dataclasses are refused: their numbers would go unchecked.
+        return orjson.dumps(job.to_wire(), option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise InvalidJob(f"job {job.jid} ({job.jobtype}) is not JSON: {error}") from error
 
@@ -116,18 +119,24 @@ def _check_fields(job: Job) -> None:
     check_queue_name(job.queue)
 
 
-def _check_integers(value: object, where: str, depth: int = 0) -> None:
+def _check_numbers(value: object, where: str, largest: int | None, depth: int = 0) -> None:
     if depth > MAX_DEPTH:
         raise InvalidJob(f"{where} is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, int) and not isinstance(value, bool):
-        if not -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
-            raise InvalidJob(
-                f"{where}: the server would change the integer {value} (beyond 2^53): "
-                "send it as a string"
-            )
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            _check_integers(item, where, depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _check_integers(item, where, depth + 1)
+    if isinstance(value, Enum):
+        _check_numbers(value.value, where, largest, depth + 1)
+    elif isinstance(value, int | float):
+        _check_number(value, where, largest)
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            _check_numbers(item, where, largest, depth + 1)
+
+
+def _check_number(value: float, where: str, largest: int | None) -> None:
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise InvalidJob(f"{where}: JSON has no {value}")
+    elif largest is not None and not -largest <= value <= largest:
+        raise InvalidJob(
+            f"{where}: the server would change the integer {value} (beyond 2^53): "
+            "send it as a string"
+        )

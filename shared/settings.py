@@ -21,7 +21,7 @@ class FaktorySettings(BaseSettings):
 
     url: str = DEFAULT_FAKTORY_URL
     ca_file: Path | None = None
-    connections: int = Field(default=DEFAULT_CONNECTIONS, ge=2, le=1800)
+    connections: int = Field(default=DEFAULT_CONNECTIONS, ge=3, le=1800)
 
 
 class WorkerSettings(BaseSettings):

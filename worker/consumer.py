@@ -34,7 +34,7 @@ class Consumer:
     def deliver(self, delivery: Delivery) -> None:
         """A job arrived: start it, unless it is in hand already, too late, or we are stopping."""
         first = self.in_hand.get(delivery.id)
-        if first is not None:
+        if first is not None and not first.is_settled:
             self._attach_copy(first, delivery)
         elif self._is_stopping:
             self._held.append(delivery)
@@ -63,14 +63,15 @@ class Consumer:
         for delivery in list(self.in_hand.values()):
             _cancel(delivery, "shutdown")
         await self._wait_empty(finish_by + CANCEL_GRACE_S)
-        for delivery in list(self.in_hand.values()):
+        await no_more
+        stuck = [delivery for delivery in self.in_hand.values() if not delivery.is_settled]
+        for delivery in stuck:
             # Its handler swallowed the cancellation; the job must not wait for it.
             await self._execution.settle(delivery, PUT_BACK, 0.0)
-        # Only now: put back any sooner, our own outstanding FETCHes would bring them again.
-        await no_more
         held, self._held = self._held, []
         await self._source.put_back(held)
-        await asyncio.gather(*self._returns)
+        settling = [d.task for d in self.in_hand.values() if d.task and d not in stuck]
+        await asyncio.gather(*settling, *self._returns)
 
     def stop_now(self) -> None:
         """A second signal: wait for no handler any longer."""
@@ -86,7 +87,9 @@ class Consumer:
 
     def _ended(self, delivery: Delivery) -> None:
         delivery.task = None
-        self.in_hand.pop(delivery.id, None)
+        # A copy that was queued while this one was being settled may have its place already.
+        if self.in_hand.get(delivery.id) is delivery:
+            del self.in_hand[delivery.id]
         self._source.job_ended(delivery)
         if not self.in_hand:
             self._empty.set()
@@ -112,6 +115,7 @@ class Consumer:
 
 
 def _cancel(delivery: Delivery, reason: str) -> None:
-    if delivery.task is not None and not delivery.cancel_reason:
+    """Not while it is being settled: then it ends by itself, and must not end halfway."""
+    if delivery.task is not None and not delivery.is_settled and not delivery.cancel_reason:
         delivery.cancel_reason = reason
         delivery.task.cancel()

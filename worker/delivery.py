@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from shared.errors import ProtocolError
+from shared.faktory.codec import as_json_text
 from shared.jobs import (
     DEFAULT_RESERVE_FOR_S,
     DEFAULT_RETRY,
@@ -57,7 +58,7 @@ class Delivery:
         failure = fields.get("failure")
         self.id: str = identity.get("id", self.jid)
         # How often it was handed out before, by put-backs and by failures, and now once more.
-        failures = failure.get("retry_count", 0) + 1 if isinstance(failure, dict) else 0
+        failures = _retry_count(failure) + 1
         self.deliveries: int = identity.get("deliveries", 0) + failures + 1
         reserve_for_s = max(fields.get("reserve_for") or DEFAULT_RESERVE_FOR_S, MIN_RESERVE_FOR_S)
         self.reserved_until = reserved_after + reserve_for_s
@@ -73,7 +74,7 @@ def parse_delivery(payload: bytes, reserved_after: float) -> Delivery:
     try:
         fields = orjson.loads(payload)
         delivery = Delivery(payload, fields, reserved_after)
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ProtocolError(f"an unreadable job ({error!r}): {payload[:200]!r}") from None
     if not (isinstance(delivery.jid, str) and isinstance(delivery.args, list)):
         raise ProtocolError(f"a job without jid or args: {payload[:200]!r}")
@@ -93,9 +94,12 @@ def retry_copy(delivery: Delivery, retry: Retry) -> bytes | None:
     """The same job with one retry spent, to run after the handler's delay; None when it has no
     retries left, and the server shall decide."""
     fields = _fresh(delivery)
-    failure = fields.get("failure") or {}
-    allowed = fields.get("retry", DEFAULT_RETRY)
-    spent = failure.get("retry_count", -1) + 1 if failure else 0
+    failure = fields.get("failure")
+    if not isinstance(failure, dict):
+        failure = {}
+    retry_limit = fields.get("retry")
+    allowed = DEFAULT_RETRY if retry_limit is None else retry_limit
+    spent = _retry_count(failure) + 1
     if spent >= allowed:
         return None
     now = utc_now()
@@ -105,7 +109,7 @@ def retry_copy(delivery: Delivery, retry: Retry) -> bytes | None:
         "remaining": allowed - spent,
         "failed_at": rfc3339(now),
         "next_at": until,
-        "message": retry.reason,
+        "message": as_json_text(retry.reason),
         "errtype": type(retry).__name__,
     }
     # The failure counts this delivery already.
@@ -120,10 +124,17 @@ def _fresh(delivery: Delivery) -> dict[str, Any]:
     fields["jid"] = new_jid()
     fields.pop("enqueued_at", None)
     fields.pop("at", None)
-    custom = fields.get("custom") or {}
+    custom = fields.get("custom")
+    if not isinstance(custom, dict):
+        custom = {}
     deliveries = identity.get("deliveries", 0) + 1
     fields["custom"] = custom | {"mh": identity | {"id": delivery.id, "deliveries": deliveries}}
     return fields
+
+
+def _retry_count(failure: object) -> int:
+    """How many retries are spent; -1 before the first failure, as the server counts."""
+    return int(failure.get("retry_count", 0)) if isinstance(failure, dict) and failure else -1
 
 
 def _identity(fields: dict[str, Any]) -> dict[str, Any]:
@@ -133,6 +144,7 @@ def _identity(fields: dict[str, Any]) -> dict[str, Any]:
     if (
         isinstance(mh, dict)
         and isinstance(mh.get("id"), str)
+        and mh["id"]
         and isinstance(mh.get("deliveries"), int)
     ):
         return mh

@@ -1,6 +1,7 @@
 """The life of a job in hand, in one function: `run_one`."""
 
 import asyncio
+import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any, Protocol
@@ -62,14 +63,16 @@ class Execution:
                 if handler.is_async:
                     await handler.function(*arguments)
                 else:
-                    await self._loop.run_in_executor(self._threads, handler.function, *arguments)
+                    await self._run_in_thread(handler, arguments)
                 if context is not None:
                     await self._keep_results(context)
         except (Retry, Defer, Drop, Dead) as raised:
             outcome = raised
         except asyncio.CancelledError as cancelled:
             outcome = _why_cancelled(delivery, cancelled)
-        except (Exception, SystemExit) as error:
+        except GeneratorExit:
+            raise  # the loop is gone, and with it every way to report anything
+        except BaseException as error:
             outcome = Failed.from_exception(error)
         try:
             await self.settle(delivery, outcome, self._loop.time() - started_at)
@@ -81,7 +84,12 @@ class Execution:
         if delivery.is_settled:
             return
         delivery.is_settled = True
-        await self._source.settle(delivery, outcome)
+        try:
+            await self._source.settle(delivery, outcome)
+        except Exception as error:
+            # It cannot be queued again as asked for; a FAIL always can be sent.
+            outcome = Failed.from_exception(error)
+            await self._source.settle(delivery, outcome)
         for middleware in self._middleware:
             middleware.job_ended(delivery, outcome, took_s)
 
@@ -90,11 +98,25 @@ class Execution:
             return None
         return JobContext(delivery, can_emit=self._sink is not None)
 
+    async def _run_in_thread(self, handler: Handler, arguments: list[Any]) -> None:
+        result = await self._loop.run_in_executor(self._threads, _call, handler.function, arguments)
+        if inspect.isawaitable(result):
+            # A plain function that wraps a coroutine: the work is still to be done.
+            await result
+
     async def _keep_results(self, context: JobContext) -> None:
         if context.records and self._sink is not None:
             await self._sink.write(context.records)
         if context.children:
             await self._source.push(context.children)
+
+
+def _call(function: Callable[..., Any], arguments: list[Any]) -> Any:
+    try:
+        return function(*arguments)
+    except StopIteration as error:
+        # A future cannot carry it, and would never end.
+        raise RuntimeError("the handler raised StopIteration") from error
 
 
 def _why_cancelled(delivery: Delivery, cancelled: asyncio.CancelledError) -> Outcome:

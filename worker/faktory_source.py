@@ -5,33 +5,28 @@ Owns the lanes of one process and the window over them. Everything runs in the l
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import orjson
 
-from shared.errors import ConnectionLost, FaktoryError, ProtocolError, ServerError
+from shared.errors import FaktoryError, ProtocolError
 from shared.faktory import codec
-from shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs, JobFilter, MutateTarget
+from shared.faktory.client import FaktoryVerbs
 from shared.faktory.codec import ErrorReply, Reply
 from shared.faktory.dialer import Dialer
 from shared.faktory.lanes import Command, CommandLanes, FetchEvents, FetchLane
 from shared.jobs import Job
 from shared.logs import get_logger
-from worker import delivery as deliveries
-from worker.delivery import Delivery
+from worker.delivery import Delivery, parse_delivery
 from worker.drain import LaneDrain, should_linger
 from worker.lane_plan import LanePlan, plan_lanes
-from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from worker.outcomes import Failed, Outcome, PutBack
 from worker.queues import QueueOrder
 from worker.results import Results
+from worker.settlement import Settlement, repeat
 from worker.window import Window, spread
 
-Answer = TypeVar("Answer")
-
 TICK_S = 0.5
-REPEAT_PUSH_AFTER_S = 0.25
 # Under load, lines are gathered for this long: a system call for each would cost more, here, in
 # the network and at the server, than the work itself.
 GATHER_S = 0.002
@@ -55,6 +50,7 @@ class FaktorySource(FetchEvents):
         self.lanes: list[FetchLane] = []
         self.unreadable = 0
         self._verbs = FaktoryVerbs(self.commands)
+        self._settlement = Settlement(self._verbs, self.results)
         self._dialer = dialer
         self._fetch_lines = queues.fetch_lines()
         self._connections = connections
@@ -94,29 +90,15 @@ class FaktorySource(FetchEvents):
         self._schedule_pump()
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        if isinstance(outcome, Done | Drop):
-            self.results.ack(delivery.jid)
-        elif isinstance(outcome, Failed):
-            self.results.fail(delivery.jid, outcome, delivery.reserved_until)
-        elif isinstance(outcome, Dead):
-            await self._bury(delivery, Failed.from_exception(outcome))
-        else:
-            await self._queue_again(delivery, outcome)
-        for copy in delivery.copies or ():
-            self.results.ack(copy.jid)
+        if isinstance(outcome, PutBack) and self._drain_task is not None:
+            await self._drained.wait()
+        await self._settlement.settle(delivery, outcome)
 
-    async def put_back(self, deliveries_: Sequence[Delivery]) -> None:
-        for start in range(0, len(deliveries_), MAX_BULK_JOBS):
-            batch = deliveries_[start : start + MAX_BULK_JOBS]
-            await self._push_until_taken([deliveries.put_back_copy(one) for one in batch])
-            for one in batch:
-                self.results.ack(one.jid)
+    async def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        await self._settlement.put_back(deliveries)
 
     async def push(self, jobs: Sequence[Job]) -> None:
-        for start in range(0, len(jobs), MAX_BULK_JOBS):
-            batch = jobs[start : start + MAX_BULK_JOBS]
-            refused = await self._repeat(partial(self._verbs.push_bulk, batch))
-            _raise_if_refused(refused)
+        await self._settlement.push(jobs)
 
     async def quiet(self) -> None:
         if self._drain_task is None:
@@ -189,7 +171,7 @@ class FaktorySource(FetchEvents):
         self.window.job_arrived(now)
         self._job_arrived_at = now
         try:
-            delivery = deliveries.parse_delivery(payload, reserved_after)
+            delivery = parse_delivery(payload, reserved_after)
         except ProtocolError as error:
             self._refuse_unreadable(payload, error)
             return
@@ -246,7 +228,7 @@ class FaktorySource(FetchEvents):
             keepers.append(tasks.create_task(fetch_lane.run(), name=f"fetch-{number}"))
 
     async def _plan(self) -> LanePlan:
-        info = await self._repeat(self._verbs.info)
+        info = await repeat(self._verbs.info)
         used = int(info["server"]["connections"])
         plan = plan_lanes(self._connections, self.window.slots, used)
         wanted = plan_lanes(self._connections, self.window.slots, 0)
@@ -286,47 +268,6 @@ class FaktorySource(FetchEvents):
                 else:
                     lane.connection.pause_reading()
 
-    async def _queue_again(self, delivery: Delivery, outcome: Retry | Defer | PutBack) -> None:
-        if isinstance(outcome, Retry):
-            copy = deliveries.retry_copy(delivery, outcome)
-            if copy is None:
-                failed = Failed("Retry", outcome.reason)
-                self.results.fail(delivery.jid, failed, delivery.reserved_until)
-                return
-        elif isinstance(outcome, Defer):
-            copy = deliveries.deferred_copy(delivery, outcome.until)
-        else:
-            copy = deliveries.put_back_copy(delivery)
-        try:
-            await self._push_until_taken([copy])
-        except ServerError as error:
-            self.results.fail(delivery.jid, Failed.from_exception(error), delivery.reserved_until)
-        else:
-            self.results.ack(delivery.jid)
-
-    async def _bury(self, delivery: Delivery, failed: Failed) -> None:
-        """FAIL moves it to the retries (or, by its own `retry`, away), MUTATE from there."""
-        try:
-            await self._verbs.fail(
-                delivery.jid, failed.error_type, failed.message, failed.backtrace
-            )
-            await self._verbs.kill(MutateTarget.RETRIES, JobFilter(jids=[delivery.jid]))
-        except FaktoryError as error:
-            # It will be retried and die then: later than asked for, but not lost.
-            self._log.warning("a dead job is left to its retries", reason=str(error))
-            self.results.fail(delivery.jid, failed, delivery.reserved_until)
-
-    async def _push_until_taken(self, copies: Sequence[bytes]) -> None:
-        _raise_if_refused(await self._repeat(partial(self._verbs.push_encoded, copies)))
-
-    async def _repeat(self, attempt: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Repeat over lost connections until answered or cancelled: twice beats never."""
-        while True:
-            try:
-                return await attempt()
-            except ConnectionLost:
-                await asyncio.sleep(REPEAT_PUSH_AFTER_S)
-
     async def _drain(self) -> None:
         self.window.is_open = False
         self._drains = {lane: LaneDrain() for lane in self.lanes}
@@ -360,12 +301,6 @@ class FaktorySource(FetchEvents):
     def _check_drained(self) -> None:
         if all(self._drain_of(lane).is_over or not lane.outstanding for lane in self._up):
             self._drained.set()
-
-
-def _raise_if_refused(refused: dict[str, str]) -> None:
-    if refused:
-        jid, reason = next(iter(refused.items()))
-        raise ServerError("ERR", f"{len(refused)} jobs were refused, {jid}: {reason}")
 
 
 def _refuse_delivery(_delivery: Delivery) -> None:

@@ -9,10 +9,11 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.errors import ConnectFailed, ConnectionLost, FaktoryError
+from shared.errors import ConnectFailed, ConnectionLost, FaktoryError, ProtocolError
 from shared.faktory import codec, handshake
 from shared.faktory.backoff import Backoff
 from shared.faktory.client import parse_beat_answer
@@ -40,16 +41,23 @@ class BlockingConnection:
 
     def __init__(self, dialer: Dialer) -> None:
         address = dialer.address
-        try:
-            raw = socket.create_connection((address.host, address.port), SOCKET_TIMEOUT_S)
-            tls = dialer.tls
-            self._socket = tls.wrap_socket(raw, server_hostname=address.host) if tls else raw
-            self._parser = ReplyParser()
-            hi = handshake.parse_hi(self._read(1)[0], address)
-            self._socket.sendall(handshake.hello_line(hi, address, None))
-            handshake.check_hello_answer(self._read(1)[0], address)
-        except (OSError, FaktoryError) as error:
-            raise explain_failure(address, error) from error
+        self._parser = ReplyParser()
+        with ExitStack() as undo:
+            try:
+                self._socket = socket.create_connection(
+                    (address.host, address.port), SOCKET_TIMEOUT_S
+                )
+                undo.callback(self.close)
+                if dialer.tls is not None:
+                    self._socket = dialer.tls.wrap_socket(
+                        self._socket, server_hostname=address.host
+                    )
+                hi = handshake.parse_hi(self._read(1)[0], address)
+                self._socket.sendall(handshake.hello_line(hi, address, None))
+                handshake.check_hello_answer(self._read(1)[0], address)
+            except (OSError, FaktoryError) as error:
+                raise explain_failure(address, error) from error
+            undo.pop_all()
 
     def ask(self, lines: Sequence[bytes]) -> list[Reply]:
         try:
@@ -68,6 +76,8 @@ class BlockingConnection:
             if not data:
                 raise ConnectionLost("closed by the server")
             replies += self._parser.feed(data)
+        if len(replies) > count:
+            raise ProtocolError("more answers than questions")
         return replies
 
 

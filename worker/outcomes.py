@@ -7,6 +7,9 @@ from typing import Self
 
 from shared.errors import ManyhandsError
 from shared.faktory.codec import MAX_BACKTRACE_LINES
+from shared.jobs import rfc3339
+
+LONGEST_DELAY_S = 10 * 365 * 86_400
 
 
 class JobOutcome(ManyhandsError):
@@ -18,6 +21,8 @@ class Retry(JobOutcome):
 
     def __init__(self, after_s: float, reason: str = "the handler asked for a retry") -> None:
         super().__init__(reason)
+        if not 0 <= after_s <= LONGEST_DELAY_S:
+            raise ValueError(f"Retry after {after_s} s: must be 0 to {LONGEST_DELAY_S}")
         self.after_s = after_s
         self.reason = reason
 
@@ -26,7 +31,7 @@ class Defer(JobOutcome):
     """Not yet: run it at `until`. Spends no retry, and holds neither slot nor reservation."""
 
     def __init__(self, until: datetime) -> None:
-        super().__init__(f"deferred until {until.isoformat()}")
+        super().__init__(f"deferred until {rfc3339(until)}")
         self.until = until
 
 
@@ -62,7 +67,14 @@ class Failed:
             for chunk in traceback.format_exception(error)
             for line in chunk.rstrip("\n").split("\n")
         ]
-        return cls(type(error).__name__, str(error), tuple(lines[-MAX_BACKTRACE_LINES:]))
+        return cls(type(error).__name__, _text(error), tuple(lines[-MAX_BACKTRACE_LINES:]))
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:
+        return f"(its text cannot be shown: {type(second).__name__})"
 
 
 Outcome = Done | PutBack | Failed | Retry | Defer | Drop | Dead

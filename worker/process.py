@@ -54,7 +54,6 @@ class WorkerProcess:
         self.consumer = Consumer(self.source, execution)
         self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
         self._stop_asked = asyncio.Event()
-        self._stop_at_once = asyncio.Event()
         self._quiet_task: asyncio.Task[None] | None = None
 
     async def run(self) -> bool:
@@ -92,7 +91,6 @@ class WorkerProcess:
     def terminate(self) -> None:
         if self._stop_asked.is_set():
             self._log.warning("asked to stop again: putting back what still runs")
-            self._stop_at_once.set()
             self.consumer.stop_now()
             return
         self._log.info("stopping", jobs_in_hand=len(self.consumer.in_hand))
@@ -104,7 +102,7 @@ class WorkerProcess:
         handlers_by = max(self._loop.time(), finish_by - REPORTING_TIME_S - CANCEL_GRACE_S)
         try:
             async with asyncio.timeout_at(finish_by):
-                await self.consumer.stop(self._drained, handlers_by)
+                await self.consumer.stop(self.source.quiet, handlers_by)
                 await self.source.flushed()
                 return True
         except TimeoutError:
@@ -115,13 +113,6 @@ class WorkerProcess:
                 unanswered_results=self.source.results.unanswered,
             )
             return False
-
-    async def _drained(self) -> None:
-        """No job can arrive any more, or a second signal says not to wait for that."""
-        drained = asyncio.ensure_future(self.source.quiet())
-        at_once = asyncio.ensure_future(self._stop_at_once.wait())
-        await asyncio.wait([drained, at_once], return_when=asyncio.FIRST_COMPLETED)
-        at_once.cancel()
 
     def _listen_to_signals(self) -> None:
         self._loop.add_signal_handler(signal.SIGTERM, self.terminate)

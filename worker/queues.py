@@ -61,7 +61,7 @@ def _parse_entry(entry: str) -> tuple[str, int | None]:
         raise ConfigError(f"WORKER_QUEUES: {error}") from None
     if not has_weight:
         return name, None
-    if not weight.isdigit() or not 1 <= int(weight) <= MAX_WEIGHT:
+    if not (weight.isascii() and weight.isdecimal()) or not 1 <= int(weight) <= MAX_WEIGHT:
         raise ConfigError(f"WORKER_QUEUES: the weight of {name} must be 1 to {MAX_WEIGHT}")
     return name, int(weight)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from shared.errors import ConfigError
 from worker.context import JobContext
@@ -52,7 +52,7 @@ class Handler:
         except ValidationError as error:
             lines = [f"{_field(problem)}: {problem['msg']}" for problem in error.errors()]
             raise BadArguments(f"{self.jobtype}: " + "; ".join(lines)) from None
-        return [getattr(checked, name) for name in self.names] + more
+        return list(checked.__dict__.values()) + more
 
 
 def _field(problem: Any) -> str:
@@ -84,19 +84,22 @@ class Registry:
 def make_handler(jobtype: str, function: Callable[..., Any]) -> Handler:
     hints = typing.get_type_hints(function)
     fields: dict[str, Any] = {}
+    names: list[str] = []
     context_at: int | None = None
     takes_more = False
     for position, parameter in enumerate(inspect.signature(function).parameters.values()):
         hint = hints.get(parameter.name, Any)
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
+            raise ConfigError(f"{jobtype}: {parameter.name} is keyword-only, but args are a list")
         if hint is JobContext:
             context_at = position
         elif parameter.kind is parameter.VAR_POSITIONAL:
             takes_more = True
-        elif parameter.kind in (parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD):
-            raise ConfigError(f"{jobtype}: {parameter.name} is keyword-only, but args are a list")
         else:
             default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (hint, default)
+            # An alias, because a model refuses some names that a function may well use.
+            fields[f"a{len(names)}"] = (hint, Field(default, validation_alias=parameter.name))
+            names.append(parameter.name)
     model = create_model(
         f"{jobtype}_arguments",
         __config__=ConfigDict(arbitrary_types_allowed=True, protected_namespaces=()),
@@ -108,7 +111,7 @@ def make_handler(jobtype: str, function: Callable[..., Any]) -> Handler:
         function=function,
         is_async=inspect.iscoroutinefunction(function),
         context_at=context_at,
-        names=tuple(fields),
+        names=tuple(names),
         takes_more=takes_more,
         model=model if is_checked else None,
     )

@@ -20,7 +20,9 @@ class Source(Protocol):
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """Tell the server how it ended. Returns once that is on its way and will be repeated
-        until answered; what has to be queued again is queued when this returns."""
+        until answered; what has to be queued again is queued when this returns. After `quiet`
+        was called, a job is put back only when none can arrive here any more: any sooner, our
+        own requests could bring it again."""
 
     async def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Settle many jobs that were not started, in few round trips."""

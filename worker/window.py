@@ -7,7 +7,7 @@ our next line. With an empty queue it falls to a handful in all.
 
 Invariants, held by `credits`:
     outstanding + running ≤ slots
-    outstanding + running + unanswered results ≤ 2 × slots
+    no FETCH is sent while more results are unanswered than the path and the server can hold
 """
 
 from collections import deque
@@ -21,6 +21,8 @@ INTERVAL_S = 0.1
 REMEMBERED_INTERVALS = 30
 HEADROOM = 1.25
 DEPTH_PER_LANE = 2
+# There are as many command lanes as fetch lanes, and a result costs the server twice as much.
+RESULTS_PER_LANE = 4
 ERROR_PAUSE_S = 1.0
 
 
@@ -80,9 +82,9 @@ class Window:
         """How many FETCHes may be sent now."""
         if not self.is_open or self.lanes == 0 or now < self.held_until:
             return 0
-        committed = self.outstanding + self.running
-        free = min(self.slots - committed, 2 * self.slots - committed - unanswered_results)
-        return max(0, min(free, self._target(now) - self.outstanding))
+        free = self.slots - self.outstanding - self.running
+        reportable = self._useful_results(now) - unanswered_results
+        return max(0, min(free, reportable, self._target(now) - self.outstanding))
 
     @property
     def is_busy(self) -> bool:
@@ -123,8 +125,14 @@ class Window:
         return ceil(target * self.lanes / max(self.lanes, self.planned_lanes))
 
     def _useful(self, now: float) -> int:
-        flying = self.meter.per_second(now) * self.round_trip_s * HEADROOM
-        return max(self.idle_fetches, ceil(flying) + DEPTH_PER_LANE * self.lanes)
+        return max(self.idle_fetches, self._flying(now) + DEPTH_PER_LANE * self.lanes)
+
+    def _useful_results(self, now: float) -> int:
+        """Above this many, results queue up at the server instead of being answered."""
+        return min(self.slots, self._flying(now) + RESULTS_PER_LANE * self.lanes)
+
+    def _flying(self, now: float) -> int:
+        return ceil(self.meter.per_second(now) * self.round_trip_s * HEADROOM)
 
 
 def spread(count: int, outstanding: Sequence[int], most_together: int) -> list[int]:

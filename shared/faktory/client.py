@@ -158,11 +158,12 @@ class FaktoryVerbs:
             async with asyncio.timeout(timeout_s):
                 reply = await answer
         except TimeoutError:
-            self._lanes.withdraw(command)
+            self._lanes.give_up_on(command)
             raise ConnectionLost(
                 f"no answer from {self._lanes.dialer.address} in {timeout_s:g} s"
             ) from None
         except asyncio.CancelledError:
+            # If it was sent, its place in the line of answers stays taken: nothing shifts.
             self._lanes.withdraw(command)
             raise
         if isinstance(reply, ErrorReply):

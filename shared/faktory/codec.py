@@ -15,6 +15,7 @@ from shared.errors import ProtocolError, ServerError
 CRLF: Final = b"\r\n"
 OK: Final = "OK"
 MAX_LINE_BYTES: Final = 64 * 1024
+MAX_DIGITS: Final = 20
 DEFAULT_MAX_BULK_BYTES: Final = 64 * 1024 * 1024
 
 # What the server takes of a FAIL; it cuts by bytes, which may split a character, so we cut first.
@@ -75,9 +76,9 @@ class ReplyParser:
             line_end = data.find(CRLF, position)
             if line_end < 0:
                 self._needed_bytes = 0
-                if end - position > MAX_LINE_BYTES:
-                    raise ProtocolError(f"a line of over {MAX_LINE_BYTES} bytes")
+                _check_line_length(end - position)
                 break
+            _check_line_length(line_end - position)
             kind = data[position]
             if kind == _DOLLAR:
                 size = self._bulk_size(data[position + 1 : line_end])
@@ -108,6 +109,11 @@ class ReplyParser:
         return size
 
 
+def _check_line_length(size: int) -> None:
+    if size > MAX_LINE_BYTES:
+        raise ProtocolError(f"a line of over {MAX_LINE_BYTES} bytes")
+
+
 def _parse_line(kind: int, line: bytes) -> Reply:
     if kind == _PLUS:
         return OK if line == b"OK" else line.decode("utf-8", "replace")
@@ -120,8 +126,8 @@ def _parse_line(kind: int, line: bytes) -> Reply:
 
 
 def _parse_int(digits: bytes) -> int:
-    # int() alone would take b" 1_0 " too.
-    if not digits.removeprefix(b"-").isdigit():
+    # int() alone would take b" 1_0 " too, and refuse thousands of digits in its own way.
+    if len(digits) > MAX_DIGITS or not digits.removeprefix(b"-").isdigit():
         raise ProtocolError(f"{digits[:20]!r} is not a number")
     return int(digits)
 

@@ -21,6 +21,8 @@ from shared.faktory.handshake import ServerAddress, ServerHello
 
 CONNECT_TIMEOUT_S = 10.0
 # Finds hosts that lost power on a lane that has nothing outstanding: 15 + 3 * 5 s.
+# OpenSSL's verification results for a host name and for an address that do not match.
+WRONG_NAME_CODES = (62, 64)
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES = 15, 5, 3
 
 
@@ -119,6 +121,8 @@ class Connection(asyncio.Protocol):
                 if not self.awaiting:
                     raise ProtocolError(f"an answer to nothing: {str(reply)[:100]!r}")
                 self._on_reply(self.awaiting.popleft(), reply)
+                if self.lost_reason is not None:
+                    return  # closed by what the answer said; what is kept is sent again
         except ProtocolError as error:
             self._lose(error)
 
@@ -223,12 +227,14 @@ def explain_failure(address: ServerAddress, error: Exception) -> ConnectFailed:
     if isinstance(error, ConnectFailed):
         return error
     if isinstance(error, ssl.SSLCertVerificationError):
-        text = (
-            f"the certificate of {address} is not trusted ({error.verify_message}): "
-            "set FAKTORY_CA_FILE to the CA that signed it"
+        remedy = (
+            "connect by a name that it is made out to"
+            if error.verify_code in WRONG_NAME_CODES
+            else "set FAKTORY_CA_FILE to the CA that signed it"
         )
+        text = f"the certificate of {address} is not trusted ({error.verify_message}): {remedy}"
         return ConnectFailed(text, is_retryable=False)
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
         text = f"{address} does not speak TLS ({error.reason}): use tcp:// if it has none"
         return ConnectFailed(text, is_retryable=False)
     if isinstance(error, ProtocolError):
@@ -237,15 +243,22 @@ def explain_failure(address: ServerAddress, error: Exception) -> ConnectFailed:
     return ConnectFailed(_explain_network_failure(address, error), is_retryable=True)
 
 
+def is_at_limit(error: Exception) -> bool:
+    return "too many connections" in str(error)
+
+
 def _explain_network_failure(address: ServerAddress, error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return f"{address} refuses connections: is the server running there?"
     if isinstance(error, socket.gaierror):
         return f"the host name of {address} cannot be resolved: {error.strerror}"
-    if isinstance(error, TimeoutError | ConnectionLost | ConnectionResetError):
+    if is_at_limit(error):
+        return (
+            f"{address} has too many connections: close other clients, "
+            "or lower FAKTORY_CONNECTIONS of its workers"
+        )
+    if isinstance(error, TimeoutError | ConnectionLost | ConnectionResetError | ssl.SSLEOFError):
         hint = "" if address.is_tls else " (if it wants TLS, use tcp+tls://)"
         says = "says nothing" if isinstance(error, TimeoutError) else "dropped the connection"
-        if "too many connections" in str(error):
-            return f"{address} is at its connection limit: lower FAKTORY_CONNECTIONS of its workers"
         return f"{address} {says}{hint}"
     return f"cannot connect to {address}: {error}"

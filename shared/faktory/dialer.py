@@ -4,8 +4,14 @@ import ssl
 import time
 from pathlib import Path
 
-from shared.errors import ConnectFailed
-from shared.faktory.connection import Connection, dial, tls_context
+from shared.errors import ConnectFailed, ProtocolError
+from shared.faktory.connection import (
+    Connection,
+    dial,
+    explain_failure,
+    is_at_limit,
+    tls_context,
+)
 from shared.faktory.handshake import ServerAddress
 from shared.logs import get_logger
 
@@ -14,29 +20,41 @@ REPEAT_AFTER_S = 30.0
 
 
 class Dialer:
-    """State: the trouble that was told last, and when."""
+    """State: whether it ever worked and works now; the trouble that was told last, and when."""
 
     def __init__(self, address: ServerAddress, ca_file: Path | None = None) -> None:
         self.address = address
         self.tls: ssl.SSLContext | None = tls_context(address, ca_file)
+        self._has_connected = False
+        self._is_away = False
         self._trouble: str | None = None
         self._told_at = 0.0
         self._log = get_logger("faktory")
 
     async def dial(self, wid: str | None = None) -> Connection:
+        """Connect and log in. What looks like a mistake in the settings at first is trouble on
+        the way once it has worked, except for the password."""
         try:
             connection = await dial(self.address, self.tls, wid)
         except ConnectFailed as error:
+            if self._has_connected and isinstance(error.__cause__, ProtocolError | ssl.SSLError):
+                error.is_retryable = True
             if error.is_retryable:
+                self._is_away = True
                 self._tell(f"{error}; trying again")
             raise
-        if self._trouble is not None:
+        self._has_connected = True
+        if self._is_away:
+            self._is_away = False
             self._trouble = None
             self._log.info(f"connected to {self.address}")
         return connection
 
     def tell_lost(self, reason: Exception) -> None:
-        self._tell(f"a connection to {self.address} was lost: {reason}; connecting again")
+        if is_at_limit(reason):
+            self._tell(f"{explain_failure(self.address, reason)}; trying again")
+        else:
+            self._tell(f"a connection to {self.address} was lost: {reason}; connecting again")
 
     def _tell(self, trouble: str) -> None:
         now = time.monotonic()

@@ -43,8 +43,12 @@ def parse_url(url: str) -> ServerAddress:
     try:
         parts = urlsplit(url)
         port = parts.port or DEFAULT_PORT
-    except ValueError as error:
-        raise ConfigError(f"FAKTORY_URL is not a URL: {error}") from None
+    except ValueError:
+        # Python's own message would quote a part of it, maybe of the password.
+        raise ConfigError(
+            "FAKTORY_URL is not a URL: use tcp://:password@host:port, "
+            "with special characters of the password URL-escaped"
+        ) from None
     if parts.scheme not in ("tcp", "tcp+tls"):
         raise ConfigError(
             f"FAKTORY_URL must start with tcp:// or tcp+tls://, not {parts.scheme or 'nothing'}://"

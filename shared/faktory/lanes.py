@@ -9,6 +9,7 @@ until answered and sent again over whichever lane is up; a FETCH is never sent t
 
 import asyncio
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -232,26 +233,28 @@ class CommandLanes:
             self._waiting.extend(commands)
         else:
             for command in commands:
-                connection.send(command.line, command)
+                if not _expire(command):
+                    connection.send(command.line, command)
 
-    def withdraw(self, command: Command) -> None:
-        """Give up on a command: unsent it is forgotten; sent, its connection can no longer be
-        trusted to answer in time and is closed."""
+    def withdraw(self, command: Command) -> bool:
+        """Take back a command that was not sent yet; False when it was."""
         if command in self._waiting:
             self._waiting.remove(command)
+            return True
+        return False
+
+    def give_up_on(self, command: Command) -> None:
+        """Its answer is overdue, so the connection that owes it cannot be trusted any more."""
+        if self.withdraw(command):
             return
         for lane in self.lanes:
             if lane.connection is not None and command in lane.connection.awaiting:
-                lane.connection.close("an answer came too late to be waited for")
+                lane.connection.close("an answer is overdue")
 
     def send_waiting(self) -> None:
-        now = asyncio.get_running_loop().time()
         while self._waiting:
-            if self._waiting[0].expires_at <= now:
-                command = self._waiting.popleft()
-                command.on_reply(
-                    command, ConnectionLost("its reservation ended before it was sent")
-                )
+            if _expire(self._waiting[0]):
+                self._waiting.popleft()
                 continue
             connection = self._pick()
             if connection is None:
@@ -289,3 +292,11 @@ class CommandLanes:
                 self._turn = (self._turn + step + 1) % count
                 return connection
         return None
+
+
+def _expire(command: Command) -> bool:
+    """True when it is too late to send it; it has been told so then."""
+    if command.expires_at == inf or command.expires_at > time.monotonic():
+        return False
+    command.on_reply(command, ConnectionLost("its reservation ended before it was sent"))
+    return True
