@@ -178,8 +178,14 @@ async def test_slowly_dripping_connections_lose_nothing(
 
     async def drip() -> None:
         scene.note_in_flight()
-        slices = {"average_size": 8, "size_variation": 4, "delay": 500}
-        await asyncio.to_thread(proxy.add_toxic, "slicer", stream="downstream", **slices)
+        await asyncio.to_thread(
+            proxy.add_toxic,
+            "slicer",
+            stream="downstream",
+            average_size=8,
+            size_variation=4,
+            delay=500,
+        )
         await asyncio.sleep(3.0)
         scene.note_in_flight()
         await asyncio.to_thread(proxy.remove_toxics)

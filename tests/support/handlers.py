@@ -39,6 +39,15 @@ async def blocks(seconds: float, context: JobContext) -> None:
     note(context, "ended")
 
 
+@job("hogs")
+async def hogs(seconds: float) -> None:
+    """Keep the loop busy in short pieces: answers of several sockets wait and come together."""
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        time.sleep(0.02)  # noqa: ASYNC251
+        await asyncio.sleep(0)
+
+
 @job("fails")
 async def fails(message: str) -> None:
     raise Broken(message)
@@ -89,6 +98,13 @@ async def failing_parent(queue: str, context: JobContext) -> None:
 def sync_add(a: int, b: int, context: JobContext) -> None:
     """A plain function: runs in a thread."""
     note(context, a + b)
+
+
+@job("sync_sleepy")
+def sync_sleepy(seconds: float, context: JobContext) -> None:
+    """A thread that nobody can cancel."""
+    note(context, "started")
+    time.sleep(seconds)
 
 
 @job("add")

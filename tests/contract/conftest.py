@@ -1,0 +1,34 @@
+"""The servers that must all answer alike: the suite runs against each of them."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import pytest
+
+from shared.faktory.client import FaktoryClient
+from shared.faktory.handshake import parse_url
+
+
+class Server(Protocol):
+    """All that the contract tests need of a server."""
+
+    @property
+    def url(self) -> str: ...
+
+
+# The fixtures that give a running server; one that joins here has to pass every test.
+SERVERS = ["faktory_process"]
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Server:
+    server: Server = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture
+async def client(server: Server) -> AsyncIterator[FaktoryClient]:
+    """Our client, at a server that has just been emptied."""
+    async with FaktoryClient(parse_url(server.url)) as client:
+        await client.flush()
+        yield client

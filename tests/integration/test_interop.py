@@ -1,0 +1,256 @@
+"""Our jobs are consumed by the clients of others, and theirs by our worker."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import faktory as pypi_faktory
+import pyfaktory
+import pytest
+
+from devservers import FaktoryServer
+from loadtest.consumers import CACHE, build_go_peer, build_rust_peer
+from shared.faktory.client import FaktoryClient
+from shared.jobs import Job, new_jid
+from tests.conftest import StartWorker
+from tests.support.ledger import Ledger
+from tests.support.server_state import ServerState
+from tests.support.waiting import eventually
+from tests.support.worker_process import ROOT
+
+COUNT = 50
+# The first build of a peer fetches and compiles what it is made from.
+BUILD_TIMEOUT_S = 900
+
+
+def built(build: Callable[[], Path]) -> Path:
+    """Build once at a time: pytest-xdist has several processes that want it."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "tests.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return build()
+
+
+@pytest.fixture(scope="module")
+def go_peer() -> Path:
+    return built(build_go_peer)
+
+
+@pytest.fixture(scope="module")
+def rust_peer() -> Path:
+    return built(build_rust_peer)
+
+
+def push_by_peer(program: Path, server: FaktoryServer, queue: str) -> None:
+    subprocess.run(
+        [program, "push", "--queue", queue, "--jobtype", "add", "--count", str(COUNT)],
+        env=os.environ | {"FAKTORY_URL": server.url},
+        check=True,
+        timeout=20,
+    )
+
+
+@contextmanager
+def running(command: list[str], server: FaktoryServer, log: Path) -> Iterator[None]:
+    """Run a foreign consumer, and end it with the block."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=os.environ | {"FAKTORY_URL": server.url},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield
+        assert process.poll() is None, log.read_text()
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+async def assert_ours_consumes(
+    server: FaktoryServer,
+    state: ServerState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    """Our worker runs every job that somebody else has pushed, once, with its argument."""
+    assert len(state.queue(queue)) == COUNT
+    jids = {job["jid"] for job in state.queue(queue)}
+
+    start_worker(server.url, WORKER_QUEUES=queue)
+
+    await eventually(lambda: state.processed == COUNT and state.is_empty, 20)
+    assert sorted(ledger.notes, key=int) == [str(n) for n in range(COUNT)]
+    assert {entry.jid for entry in ledger.entries} == jids
+    # Not ours, so known by their jid.
+    assert {entry.id for entry in ledger.entries} == jids
+    assert state.failures == 0
+
+
+async def assert_theirs_consumes(
+    command: list[str],
+    server: FaktoryServer,
+    client: FaktoryClient,
+    state: ServerState,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    """Their worker runs and acknowledges every job that our client has pushed, once."""
+    jobs = [Job(jobtype="add", args=[n], queue=queue, custom={"ä": n}) for n in range(COUNT)]
+    await client.push_bulk(jobs)
+
+    with running(command, server, ledger.path.with_suffix(".log")):
+        await eventually(lambda: state.processed == COUNT and state.is_empty, 30)
+
+    assert sorted(ledger.lines) == sorted(job.jid for job in jobs)
+    assert state.failures == 0
+
+
+def consume(program: Path, queue: str, ledger: Ledger) -> list[str]:
+    options = ["--queue", queue, "--slots", "4", "--ledger", str(ledger.path)]
+    return [str(program), "consume", *options]
+
+
+# PyPI
+
+
+async def test_jobs_of_the_pypi_client_are_consumed_by_our_worker(
+    faktory: FaktoryServer,
+    state: ServerState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    with pypi_faktory.connection(faktory.url) as producer:
+        for n in range(COUNT):
+            assert producer.queue("add", args=[n], queue=queue)
+
+    await assert_ours_consumes(faktory, state, start_worker, ledger, queue)
+
+
+async def test_our_jobs_are_consumed_by_the_pypi_worker(
+    faktory: FaktoryServer, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+) -> None:
+    command = [sys.executable, "-m", "tests.support.pypi_consumer", queue, str(ledger.path)]
+
+    await assert_theirs_consumes(command, faktory, client, state, ledger, queue)
+
+
+async def test_jobs_of_pyfaktory_are_consumed_by_our_worker(
+    faktory: FaktoryServer,
+    state: ServerState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    """Half of them one by one, the others as a batch."""
+    jobs = [
+        pyfaktory.Job(jid=new_jid(), jobtype="add", args=[n], queue=queue) for n in range(COUNT)
+    ]
+    with pyfaktory.Client(faktory_url=faktory.url, role="producer") as connection:
+        producer = pyfaktory.Producer(client=connection)
+        for job in jobs[: COUNT // 2]:
+            assert producer.push(job)
+        assert producer.push_bulk(jobs[COUNT // 2 :]) == {}
+
+    await assert_ours_consumes(faktory, state, start_worker, ledger, queue)
+
+
+# Go
+
+
+@pytest.mark.timeout(BUILD_TIMEOUT_S)
+async def test_jobs_of_the_go_client_are_consumed_by_our_worker(
+    go_peer: Path,
+    faktory: FaktoryServer,
+    state: ServerState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    push_by_peer(go_peer, faktory, queue)
+
+    await assert_ours_consumes(faktory, state, start_worker, ledger, queue)
+
+
+@pytest.mark.timeout(BUILD_TIMEOUT_S)
+async def test_our_jobs_are_consumed_by_the_go_worker(
+    go_peer: Path,
+    faktory: FaktoryServer,
+    client: FaktoryClient,
+    state: ServerState,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    command = consume(go_peer, queue, ledger)
+
+    await assert_theirs_consumes(command, faktory, client, state, ledger, queue)
+
+
+# Rust
+
+
+@pytest.mark.rust
+@pytest.mark.timeout(BUILD_TIMEOUT_S)
+async def test_jobs_of_the_rust_client_are_consumed_by_our_worker(
+    rust_peer: Path,
+    faktory: FaktoryServer,
+    state: ServerState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    push_by_peer(rust_peer, faktory, queue)
+
+    await assert_ours_consumes(faktory, state, start_worker, ledger, queue)
+
+
+@pytest.mark.rust
+@pytest.mark.timeout(BUILD_TIMEOUT_S)
+async def test_our_jobs_are_consumed_by_the_rust_worker(
+    rust_peer: Path,
+    faktory: FaktoryServer,
+    client: FaktoryClient,
+    state: ServerState,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    command = consume(rust_peer, queue, ledger)
+
+    await assert_theirs_consumes(command, faktory, client, state, ledger, queue)
+
+
+# Side by side
+
+
+@pytest.mark.timeout(BUILD_TIMEOUT_S)
+async def test_our_worker_and_a_go_worker_share_one_queue(
+    go_peer: Path,
+    faktory: FaktoryServer,
+    client: FaktoryClient,
+    state: ServerState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    """Every job runs once, by one of the two."""
+    theirs = Ledger(tmp_path / "theirs")
+    worker = start_worker(faktory.url, WORKER_QUEUES=queue)
+    await worker.ready(state)
+    with running(consume(go_peer, queue, theirs), faktory, tmp_path / "go.log"):
+        jobs = [Job(jobtype="add", args=[n], queue=queue) for n in range(500)]
+        await client.push_bulk(jobs)
+        await eventually(lambda: state.processed == 500 and state.is_empty, 20)
+
+    ran = [entry.jid for entry in ledger.entries] + theirs.lines
+    assert sorted(ran) == sorted(job.jid for job in jobs)

@@ -1,0 +1,1 @@
+"""The Faktory client, from bytes to verbs."""

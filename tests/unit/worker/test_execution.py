@@ -1,0 +1,469 @@
+"""The life of a job: every path through run_one ends in exactly one settlement."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, NoReturn
+
+import pytest
+
+from shared.errors import ServerError
+from shared.jobs import Job
+from tests.support.memory_source import MemorySource, make_delivery
+from tests.support.scripted_server import eventually
+from worker.context import JobContext
+from worker.delivery import Delivery
+from worker.execution import Execution
+from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from worker.registry import Registry
+
+UNTIL = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+class Observer:
+    """A middleware that remembers."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.ended: list[tuple[str, Outcome, float]] = []
+
+    def job_started(self, delivery: Delivery) -> None:
+        self.started.append(delivery.jid)
+
+    def job_ended(self, delivery: Delivery, outcome: Outcome, took_s: float) -> None:
+        self.ended.append((delivery.jid, outcome, took_s))
+
+
+class MemorySink:
+    def __init__(self, source: MemorySource) -> None:
+        self.records: list[Any] = []
+        self.error: Exception | None = None
+        self._source = source
+
+    async def write(self, records: Sequence[Any]) -> None:
+        if self.error is not None:
+            raise self.error
+        self._source.events += [f"wrote {record}" for record in records]
+        self.records += records
+
+
+@dataclass
+class Bench:
+    """One execution with everything around it."""
+
+    source: MemorySource
+    registry: Registry
+    observer: Observer
+    execution: Execution
+    freed: list[Delivery]
+
+    async def run(self, args: Sequence[Any] = (), jobtype: str = "job", **fields: Any) -> Outcome:
+        """Run one job to its end; the one outcome that it was settled with."""
+        delivery = make_delivery(jobtype, args, **fields)
+        await asyncio.create_task(self.execution.run_one(delivery, self.freed.append))
+        return self.outcome(delivery)
+
+    def outcome(self, delivery: Delivery) -> Outcome:
+        (outcome,) = self.source.outcomes(delivery.jid)
+        assert delivery.is_settled
+        assert self.freed == [delivery]
+        assert self.observer.started == [delivery.jid]
+        assert [(jid, told) for jid, told, _ in self.observer.ended] == [(delivery.jid, outcome)]
+        return outcome
+
+    def start(self, *args: Any) -> tuple[Delivery, asyncio.Task[None]]:
+        delivery = make_delivery("job", args)
+        task = asyncio.create_task(self.execution.run_one(delivery, self.freed.append))
+        delivery.task = task
+        return delivery, task
+
+
+@pytest.fixture
+def threads() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2, thread_name_prefix="handler") as pool:
+        yield pool
+
+
+def make_bench(threads: ThreadPoolExecutor, sink: MemorySink | None, source: MemorySource) -> Bench:
+    registry, observer = Registry(), Observer()
+    execution = Execution(source, registry, [observer], threads, sink)
+    return Bench(source, registry, observer, execution, [])
+
+
+@pytest.fixture
+async def bench(threads) -> Bench:
+    return make_bench(threads, None, MemorySource())
+
+
+@pytest.fixture
+async def sink_and_bench(threads) -> tuple[MemorySink, Bench]:
+    source = MemorySource()
+    sink = MemorySink(source)
+    return sink, make_bench(threads, sink, source)
+
+
+async def test_a_handler_that_returns_is_done(bench: Bench):
+    seen = []
+
+    @bench.registry.job("job")
+    async def handler(a: int, b: int = 5):
+        seen.append((a, b))
+
+    assert isinstance(await bench.run(["3"]), Done)
+    assert seen == [(3, 5)]
+    assert bench.source.queued_again == []
+
+
+@pytest.mark.parametrize("raised", [Retry(5), Defer(UNTIL), Drop("nothing to do"), Dead("never")])
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_outcome_that_a_handler_raises_is_the_one_reported(bench: Bench, raised, is_async):
+    def plain() -> NoReturn:
+        raise raised
+
+    async def coroutine() -> NoReturn:
+        raise raised
+
+    bench.registry.job("job")(coroutine if is_async else plain)
+    assert await bench.run() is raised
+
+
+async def test_an_exception_fails_the_job_with_its_text_and_place(bench: Bench):
+    @bench.registry.job("job")
+    async def handler():
+        raise ValueError("no good")
+
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert (outcome.error_type, outcome.message) == ("ValueError", "no good")
+    assert any("handler" in line for line in outcome.backtrace)
+    assert not any("\n" in line for line in outcome.backtrace)
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_handler_that_wants_to_exit_fails_its_job_only(bench: Bench, is_async):
+    def plain() -> NoReturn:
+        sys.exit(3)
+
+    async def coroutine() -> NoReturn:
+        sys.exit(3)
+
+    bench.registry.job("job")(coroutine if is_async else plain)
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.error_type == "SystemExit"
+
+
+class Unusual(BaseException):
+    """As some libraries raise to get past `except Exception`."""
+
+
+async def test_an_unusual_exception_fails_its_job(bench: Bench):
+    @bench.registry.job("job")
+    async def handler():
+        raise Unusual("let me through")
+
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.error_type == "Unusual"
+
+
+async def test_an_exception_that_cannot_be_shown_fails_its_job(bench: Bench):
+    class Shy(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("I do not say")
+
+    @bench.registry.job("job")
+    async def handler():
+        raise Shy
+
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.error_type == "Shy"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_stray_stop_iteration_fails_its_job(bench: Bench, is_async):
+    def plain() -> None:
+        next(iter(()))
+
+    async def coroutine() -> None:
+        next(iter(()))
+
+    bench.registry.job("job")(coroutine if is_async else plain)
+    outcome = await asyncio.wait_for(bench.run(), 1)
+    assert isinstance(outcome, Failed)
+    assert outcome.error_type != "CancelledError", "it ended only because we stopped waiting"
+
+
+async def test_an_unknown_job_type_fails(bench: Bench):
+    outcome = await bench.run(jobtype="nobody-knows")
+    assert isinstance(outcome, Failed)
+    assert outcome.error_type == "UnknownJobType"
+    assert "nobody-knows" in outcome.message
+
+
+async def test_args_that_do_not_fit_fail_and_the_handler_is_not_called(bench: Bench):
+    called = []
+
+    @bench.registry.job("job")
+    async def handler(a: int):
+        called.append(a)
+
+    outcome = await bench.run(["x"])
+    assert isinstance(outcome, Failed)
+    assert outcome.error_type == "BadArguments"
+    assert called == []
+
+
+async def test_a_job_out_of_time_fails(bench: Bench):
+    @bench.registry.job("job")
+    async def handler():
+        await asyncio.Event().wait()
+
+    delivery, task = bench.start()
+    await asyncio.sleep(0)
+    delivery.cancel_reason = "time-out"
+    task.cancel()
+    await task
+    outcome = bench.outcome(delivery)
+    assert isinstance(outcome, Failed)
+    assert outcome.error_type == "TimeoutError"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_job_cancelled_by_a_shutdown_is_put_back(bench: Bench, is_async):
+    running, release = threading.Event(), threading.Event()
+
+    def plain() -> None:
+        running.set()
+        release.wait(10)
+
+    async def coroutine() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    bench.registry.job("job")(coroutine if is_async else plain)
+    delivery, task = bench.start()
+    await eventually(running.is_set)
+    delivery.cancel_reason = "shutdown"
+    task.cancel()
+    await task
+    release.set()
+    assert isinstance(bench.outcome(delivery), PutBack)
+    assert bench.source.queued_again[0]["custom"]["mh"]["id"] == delivery.id
+
+
+async def test_a_handler_that_cancels_itself_fails(bench: Bench):
+    @bench.registry.job("job")
+    async def handler():
+        raise asyncio.CancelledError
+
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.error_type == "CancelledError"
+
+
+async def test_a_handler_that_ends_well_in_spite_of_its_cancellation_is_done(bench: Bench):
+    @bench.registry.job("job")
+    async def handler():
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return
+
+    delivery, task = bench.start()
+    await asyncio.sleep(0)
+    delivery.cancel_reason = "shutdown"
+    task.cancel()
+    await task
+    assert isinstance(bench.outcome(delivery), Done)
+
+
+async def test_a_sync_handler_runs_in_a_thread_and_the_loop_goes_on(bench: Bench):
+    names, release = [], threading.Event()
+
+    @bench.registry.job("job")
+    def handler():
+        names.append(threading.current_thread().name)
+        release.wait(10)
+
+    delivery, task = bench.start()
+    await eventually(lambda: names)
+    release.set()
+    await task
+    assert isinstance(bench.outcome(delivery), Done)
+    assert names[0].startswith("handler")
+
+
+async def test_a_wrapped_coroutine_is_never_done_without_having_run(bench: Bench):
+    ran = []
+
+    async def handler() -> None:
+        ran.append(True)
+
+    @bench.registry.job("job")
+    @wraps(handler)
+    def wrapper():
+        return handler()
+
+    outcome = await bench.run()
+    assert ran or not isinstance(outcome, Done)
+
+
+async def test_records_are_durable_before_children_are_queued_before_the_job_is_settled(
+    sink_and_bench: tuple[MemorySink, Bench],
+):
+    sink, bench = sink_and_bench
+
+    @bench.registry.job("job")
+    async def handler(ctx: JobContext):
+        ctx.push(Job(jobtype="child", args=[], jid="child-01"))
+        ctx.emit("record")
+        ctx.push(Job(jobtype="child", args=[], jid="child-02"))
+        assert bench.source.events == []
+
+    assert isinstance(await bench.run(), Done)
+    assert bench.source.events == [
+        "wrote record",
+        "pushed child-01",
+        "pushed child-02",
+        "settled job-00000001",
+    ]
+    assert sink.records == ["record"]
+
+
+async def test_a_failed_job_leaves_neither_records_nor_children(
+    sink_and_bench: tuple[MemorySink, Bench],
+):
+    sink, bench = sink_and_bench
+
+    @bench.registry.job("job")
+    async def handler(ctx: JobContext):
+        ctx.push(Job(jobtype="child", args=[]))
+        ctx.emit("record")
+        raise ValueError
+
+    assert isinstance(await bench.run(), Failed)
+    assert (sink.records, bench.source.pushed) == ([], [])
+
+
+async def test_a_sink_that_fails_fails_the_job_and_no_children_are_queued(
+    sink_and_bench: tuple[MemorySink, Bench],
+):
+    sink, bench = sink_and_bench
+    sink.error = OSError("disk full")
+
+    @bench.registry.job("job")
+    async def handler(ctx: JobContext):
+        ctx.push(Job(jobtype="child", args=[]))
+        ctx.emit("record")
+
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "disk full"
+    assert bench.source.pushed == []
+
+
+async def test_children_that_cannot_be_queued_fail_the_job(bench: Bench):
+    bench.source.push_error = ServerError("ERR", "refused")
+
+    @bench.registry.job("job")
+    async def handler(ctx: JobContext):
+        ctx.push(Job(jobtype="child", args=[]))
+
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert "refused" in outcome.message
+
+
+async def test_a_record_without_a_sink_fails_the_job(bench: Bench):
+    @bench.registry.job("job")
+    async def handler(ctx: JobContext):
+        ctx.emit("record")
+
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert "no sink" in outcome.message
+
+
+async def test_a_handler_knows_its_job(bench: Bench):
+    seen = []
+
+    @bench.registry.job("job")
+    async def handler(ctx: JobContext):
+        seen.append((ctx.id, ctx.jid, ctx.deliveries, ctx.deadline))
+
+    before = asyncio.get_running_loop().time()
+    await bench.run(custom={"mh": {"id": "first", "deliveries": 2}}, reserve_for=600)
+    ((identity, jid, deliveries, deadline),) = seen
+    assert (identity, jid, deliveries) == ("first", "job-00000001", 3)
+    assert before < deadline < before + 600
+
+
+async def test_a_middleware_that_fails_at_the_start_fails_the_job(threads):
+    class Broken(Observer):
+        def job_started(self, delivery: Delivery) -> None:
+            super().job_started(delivery)
+            raise RuntimeError("broken")
+
+    source, registry, observer = MemorySource(), Registry(), Broken()
+    registry.job("job")(lambda: None)
+    execution = Execution(source, registry, [observer], threads)
+    bench = Bench(source, registry, observer, execution, [])
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "broken"
+
+
+async def test_a_moment_without_a_zone_fails_the_job_that_wants_to_wait_for_it(bench: Bench):
+    @bench.registry.job("job")
+    async def handler():
+        raise Defer(datetime(2027, 1, 1))
+
+    assert isinstance(await bench.run(), Failed)
+
+
+@pytest.mark.parametrize("after_s", [float("inf"), float("nan"), 1e18])
+async def test_a_delay_that_is_no_time_fails_the_job_that_asks_for_it(bench: Bench, after_s):
+    @bench.registry.job("job")
+    async def handler():
+        raise Retry(after_s)
+
+    assert isinstance(await bench.run(), Failed)
+
+
+async def test_a_settled_job_is_not_settled_again(bench: Bench):
+    delivery = make_delivery("job")
+    await bench.execution.settle(delivery, PutBack(), 0.0)
+    await bench.execution.settle(delivery, Done(), 0.0)
+    assert [type(outcome) for outcome in bench.source.outcomes(delivery.jid)] == [PutBack]
+    assert len(bench.observer.ended) == 1
+
+
+async def test_the_slot_is_freed_only_after_the_job_is_settled(bench: Bench):
+    bench.registry.job("job")(lambda: None)
+    bench.source.settle_gate.clear()
+    delivery, task = bench.start()
+    await eventually(lambda: delivery.is_settled)
+    assert bench.freed == []
+    bench.source.settle_gate.set()
+    await task
+    assert bench.freed == [delivery]
+
+
+async def test_the_slot_is_freed_even_if_the_outcome_cannot_be_reported(bench: Bench, monkeypatch):
+    bench.registry.job("job")(lambda: None)
+
+    async def refuse(delivery: Delivery, outcome: Outcome) -> None:
+        raise ServerError("ERR", "not now")
+
+    monkeypatch.setattr(bench.source, "settle", refuse)
+    delivery, task = bench.start()
+    with pytest.raises(ServerError):
+        await task
+    assert bench.freed == [delivery]

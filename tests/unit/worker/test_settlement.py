@@ -1,0 +1,105 @@
+"""What an outcome becomes on the wire: pushed before acknowledged, and nothing left hanging."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+
+import orjson
+import pytest
+
+from shared.faktory.client import FaktoryVerbs
+from shared.faktory.lanes import CommandLanes
+from tests.support.fake_transport import FakeDialer
+from tests.support.memory_source import make_delivery
+from worker.outcomes import DONE, PUT_BACK, Defer, Drop, Failed, Retry
+from worker.results import Results
+from worker.settlement import Settlement
+
+UNTIL = datetime(2027, 1, 1, tzinfo=UTC)
+
+
+class Wire(FaktoryVerbs):
+    """Takes pushes, or refuses those at the given places of a batch."""
+
+    def __init__(self, lanes: CommandLanes, events: list[str]) -> None:
+        super().__init__(lanes)
+        self.events = events
+        self.pushed: list[dict[str, Any]] = []
+        self.refused_at: set[int] = set()
+
+    async def push_encoded(self, jobs: Sequence[bytes], *, timeout_s: float = 1) -> dict[str, str]:
+        copies = [orjson.loads(job) for job in jobs]
+        taken = [copy for at, copy in enumerate(copies) if at not in self.refused_at]
+        self.pushed += taken
+        self.events += ["push"] * len(taken)
+        return {copy["jid"]: "no" for copy in copies if copy not in taken}
+
+
+class Recorded(Results):
+    def __init__(self, lanes: CommandLanes, events: list[str]) -> None:
+        super().__init__(lanes, lambda: None)
+        self.events = events
+
+    def ack(self, jid: str) -> None:
+        self.events.append(f"ack {jid}")
+
+    def fail(self, jid: str, failed: Failed, reserved_until: float = inf) -> None:
+        self.events.append(f"fail {jid} {failed.error_type}")
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        lanes = CommandLanes(FakeDialer(), 1)
+        self.wire = Wire(lanes, self.events)
+        self.settlement = Settlement(self.wire, Recorded(lanes, self.events))
+
+
+@pytest.fixture
+async def desk() -> Desk:
+    return Desk()
+
+
+@pytest.mark.parametrize("outcome", [DONE, Drop("nothing to do")])
+async def test_what_is_done_is_acknowledged_with_its_copies(desk, outcome):
+    delivery = make_delivery(jid="job-first")
+    delivery.copies = [make_delivery(jid="job-copy1"), make_delivery(jid="job-copy2")]
+    await desk.settlement.settle(delivery, outcome)
+    assert desk.events == ["ack job-first", "ack job-copy1", "ack job-copy2"]
+
+
+async def test_what_failed_is_failed_and_its_copies_are_acknowledged(desk):
+    delivery = make_delivery(jid="job-first")
+    delivery.copies = [make_delivery(jid="job-copy1")]
+    await desk.settlement.settle(delivery, Failed("E", "no"))
+    assert desk.events == ["fail job-first E", "ack job-copy1"]
+
+
+@pytest.mark.parametrize("outcome", [PUT_BACK, Defer(UNTIL), Retry(5)])
+async def test_a_fresh_copy_is_queued_before_the_old_one_is_acknowledged(desk, outcome):
+    await desk.settlement.settle(make_delivery(jid="job-first"), outcome)
+    assert desk.events == ["push", "ack job-first"]
+    assert desk.wire.pushed[0]["jid"] != "job-first"
+    assert desk.wire.pushed[0]["custom"]["mh"]["id"] == "job-first"
+
+
+async def test_a_retry_without_retries_left_is_the_servers_to_decide(desk):
+    await desk.settlement.settle(make_delivery(jid="job-first", retry=0), Retry(5))
+    assert desk.events == ["fail job-first Retry"]
+
+
+async def test_a_copy_that_is_refused_fails_the_job(desk):
+    desk.wire.refused_at = {0}
+    await desk.settlement.settle(make_delivery(jid="job-first"), PUT_BACK)
+    assert desk.events == ["fail job-first ServerError"]
+
+
+async def test_a_batch_that_is_refused_in_part_leaves_no_taken_copy_beside_its_job(desk):
+    """Else that job runs twice: now by its copy, and again when its reservation ends."""
+    desk.wire.refused_at = {1}
+    held = [make_delivery(jid=f"job-held{number}") for number in range(3)]
+    await desk.settlement.put_back(held)
+    assert [copy["custom"]["mh"]["id"] for copy in desk.wire.pushed] == ["job-held0", "job-held2"]
+    assert {"ack job-held0", "ack job-held2"} <= set(desk.events)
+    assert "ack job-held1" not in desk.events
