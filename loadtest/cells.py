@@ -46,7 +46,6 @@ class Cell:
 CORE = (
     Cell("noop", 0, 500),
     Cell("noop", 0, 1000),
-    Cell("noop", 50, 500),
     Cell("noop", 50, 1000),
     Cell("100ms", 50, 1000),
     Cell("1s", 50, 8000),

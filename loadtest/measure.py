@@ -9,6 +9,7 @@ import subprocess
 import time
 from dataclasses import dataclass, replace
 
+from devservers import Relay
 from loadtest.cells import Cell
 from loadtest.consumers import QUEUE, Consumer
 from loadtest.faktory_wire import Info, WireError
@@ -46,6 +47,7 @@ class Run:
     busy_peak: int = 0
     cpu_us_per_job: float = 0.0
     server_cpu_us_per_job: float = 0.0
+    relay_cpu_us_per_job: float = 0.0
     rss_idle_bytes: int = 0
     rss_peak_bytes: int = 0
     bytes_per_slot: float = 0.0
@@ -73,7 +75,7 @@ def measure(lab: Lab, consumer: Consumer, cell: Cell, round_number: int) -> Run:
         process = consumer.start(slots, relay.url_for(lab.server), log)
         lab.wire.push_all(STAGING, jobs, cell.sleep_ms)
         _wait_until_idle(lab, process, consumer.min_connections(slots))
-        return _drain(lab, process, blank, relay.port)
+        return _drain(lab, process, blank, relay)
     except (RunError, WireError, OSError) as error:
         tail = log.read_text(errors="replace").strip()[-500:] if log.exists() else ""
         return replace(blank, error=f"{error}; its log ends: {tail}" if tail else str(error))
@@ -105,15 +107,19 @@ def _wait_until_idle(lab: Lab, process: subprocess.Popen[bytes], min_connections
         time.sleep(SAMPLE_S)
 
 
-def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, relay_port: int) -> Run:
+def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, relay: Relay) -> Run:
     tree = Tree(process.pid)
-    sockets = tree.sockets_to(relay_port)
+    trees = (tree, lab.server_tree, Tree(relay.pid))
+    sockets = tree.sockets_to(relay.port)
     rss_idle = tree.rss_bytes()
-    cpu_s, server_cpu_s = tree.cpu_s(), lab.server_tree.cpu_s()
+    cpu_before = [one.cpu_s() for one in trees]
     lab.release_jobs()
     samples = _watch(lab, process, tree, run.jobs)
     _check_delivery(lab, run.jobs)
-    cpu_s, server_cpu_s = tree.cpu_s() - cpu_s, lab.server_tree.cpu_s() - server_cpu_s
+    cpu_us, server_us, relay_us = (
+        (one.cpu_s() - before) / run.jobs * 1e6
+        for one, before in zip(trees, cpu_before, strict=True)
+    )
     rate, window_s = steady_rate(samples, run.jobs)
     rss_peak = max(sample.rss_bytes for sample in samples)
     busy_peak = max(sample.working for sample in samples)
@@ -123,8 +129,9 @@ def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, relay_port: int
         window_s=window_s,
         sockets=sockets,
         busy_peak=busy_peak,
-        cpu_us_per_job=cpu_s / run.jobs * 1e6,
-        server_cpu_us_per_job=server_cpu_s / run.jobs * 1e6,
+        cpu_us_per_job=cpu_us,
+        server_cpu_us_per_job=server_us,
+        relay_cpu_us_per_job=relay_us,
         rss_idle_bytes=rss_idle,
         rss_peak_bytes=rss_peak,
         bytes_per_slot=(rss_peak - rss_idle) / run.slots,

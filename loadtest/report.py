@@ -28,6 +28,7 @@ COLUMNS = (
     "most jobs in hand",
     "consumer CPU µs/job",
     "server CPU µs/job",
+    "relay CPU µs/job",
     "memory idle",
     "memory per slot",
 )
@@ -85,6 +86,7 @@ def _cells_of(row: Row, runs: list[Run]) -> list[str]:
         f"{row.busy_peak:,.0f}",
         f"{row.cpu_us:,.0f}",
         f"{row.server_cpu_us:,.0f}",
+        f"{row.relay_cpu_us:,.0f}",
         f"{row.rss_idle_bytes / 2**20:,.0f} MiB",
         f"{row.bytes_per_slot / 1024:,.1f} KiB",
     ]

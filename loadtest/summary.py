@@ -36,6 +36,7 @@ class Row:
     busy_peak: float
     cpu_us: float
     server_cpu_us: float
+    relay_cpu_us: float
     rss_idle_bytes: float
     bytes_per_slot: float
 
@@ -67,6 +68,7 @@ def _row(group: list[Run]) -> Row:
         busy_peak=middle(lambda run: run.busy_peak),
         cpu_us=middle(lambda run: run.cpu_us_per_job),
         server_cpu_us=middle(lambda run: run.server_cpu_us_per_job),
+        relay_cpu_us=middle(lambda run: run.relay_cpu_us_per_job),
         rss_idle_bytes=middle(lambda run: run.rss_idle_bytes),
         bytes_per_slot=middle(lambda run: run.bytes_per_slot),
     )

@@ -29,8 +29,7 @@ from worker.window import Window, spread
 TICK_S = 0.5
 # Under load, lines are gathered for this long: a system call for each would cost more, here, in
 # the network and at the server, than the work itself.
-GATHER_S = 0.002
-FETCHES_TOGETHER = 4
+GATHER_S = 0.004
 # Payloads in hand above this stop reading from the fetch lanes until half of it is gone.
 MAX_HELD_BYTES = 256 * 1024 * 1024
 
@@ -209,8 +208,7 @@ class FaktorySource(FetchEvents):
         if not credits:
             return
         up = self._up
-        together = FETCHES_TOGETHER if self.window.is_busy else 1
-        shares = spread(credits, [lane.outstanding for lane in up], together)
+        shares = spread(credits, [lane.outstanding for lane in up])
         for lane, share in zip(up, shares, strict=True):
             for _ in range(share):
                 lane.fetch(next(self._fetch_lines), now)

@@ -14,6 +14,10 @@ from worker.context import JobContext
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+# Pydantic returns a value of exactly such a type unchanged.
+PLAIN_TYPES = (int, str, bool, float)
+
+
 class BadArguments(ValueError):
     """The payload does not fit the handler's signature."""
 
@@ -27,6 +31,7 @@ class Handler:
     is_async: bool
     context_at: int | None
     names: tuple[str, ...]
+    plain_types: tuple[type, ...] | None
     takes_more: bool
     model: type[BaseModel] | None
 
@@ -36,10 +41,23 @@ class Handler:
 
     def arguments(self, args: list[Any], context: JobContext | None) -> list[Any]:
         """The call's arguments, checked and converted. Raises BadArguments, one line per field."""
-        checked = list(args) if self.model is None else self._checked(self.model, args)
+        if self.model is None or self._fits_exactly(args):
+            checked = list(args)
+        else:
+            checked = self._checked(self.model, args)
         if self.context_at is not None:
             checked.insert(self.context_at, context)
         return checked
+
+    def _fits_exactly(self, args: list[Any]) -> bool:
+        """True when the check would return the arguments as they are: most jobs, in a tenth of
+        the time."""
+        if self.plain_types is None or len(args) != len(self.plain_types):
+            return False
+        for value, plain_type in zip(args, self.plain_types, strict=True):
+            if type(value) is not plain_type:
+                return False
+        return True
 
     def _checked(self, model: type[BaseModel], args: list[Any]) -> list[Any]:
         known, more = args[: len(self.names)], args[len(self.names) :]
@@ -105,6 +123,7 @@ def make_handler(jobtype: str, function: Callable[..., Any]) -> Handler:
         __config__=ConfigDict(arbitrary_types_allowed=True, protected_namespaces=()),
         **fields,
     )
+    types = tuple(hints.get(name, Any) for name in names)
     is_checked = fields or not takes_more
     return Handler(
         jobtype=jobtype,
@@ -112,6 +131,7 @@ def make_handler(jobtype: str, function: Callable[..., Any]) -> Handler:
         is_async=inspect.iscoroutinefunction(function),
         context_at=context_at,
         names=tuple(names),
+        plain_types=types if all(one in PLAIN_TYPES for one in types) else None,
         takes_more=takes_more,
         model=model if is_checked else None,
     )

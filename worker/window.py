@@ -2,7 +2,7 @@
 
 Each outstanding FETCH is a promise of a slot, and a job that a crash can strand: so there are as
 many as the path needs to stay full, and no more. By Little's law that is the rate of answers ×
-the round trip; a quarter more lets it grow, two per lane keep the server from ever waiting for
+the round trip; a quarter more lets it grow, three per lane keep the server from ever waiting for
 our next line. With an empty queue it falls to a handful in all.
 
 Invariants, held by `credits`:
@@ -13,6 +13,7 @@ Invariants, held by `credits`:
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from math import ceil
 
 # The rate is counted in intervals; the best of the last few counts, so that jobs that all end
@@ -20,9 +21,9 @@ from math import ceil
 INTERVAL_S = 0.1
 REMEMBERED_INTERVALS = 30
 HEADROOM = 1.25
-DEPTH_PER_LANE = 2
+DEPTH_PER_LANE = 3
 # There are as many command lanes as fetch lanes, and a result costs the server twice as much.
-RESULTS_PER_LANE = 4
+RESULTS_PER_LANE = 8
 ERROR_PAUSE_S = 1.0
 
 
@@ -135,19 +136,15 @@ class Window:
         return ceil(self.meter.per_second(now) * self.round_trip_s * HEADROOM)
 
 
-def spread(count: int, outstanding: Sequence[int], most_together: int) -> list[int]:
-    """Give `count` new FETCHes to the least loaded lanes, up to `most_together` each at a time.
+def spread(count: int, outstanding: Sequence[int]) -> list[int]:
+    """Give `count` new FETCHes to lanes, one each in turn, the least loaded first.
 
-    Returns how many each lane gets. Several together are one write; but a FETCH that waits behind
-    another one on an empty queue waits two seconds longer, so an idle worker spreads them singly.
+    Returns how many each lane gets. A FETCH that waits behind another one on an empty queue waits
+    two seconds longer, so level lanes are what keeps a trickle of jobs prompt.
     """
-    given = [0] * len(outstanding)
-    by_load = sorted(range(len(outstanding)), key=outstanding.__getitem__)
-    while count > 0:
-        for lane in by_load:
-            share = min(most_together, count)
-            given[lane] += share
-            count -= share
-            if count == 0:
-                break
+    lanes = len(outstanding)
+    everyone, rest = divmod(count, lanes)
+    given = [everyone] * lanes
+    for lane in nsmallest(rest, range(lanes), key=outstanding.__getitem__):
+        given[lane] += 1
     return given

@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
+from worker.faktory_source import GATHER_S
 from worker.window import Window, spread
 
 FETCH_BLOCKS_S = 2.0
 # The worker's own rhythm, as worker/faktory_source.py has it.
 TICK_S = 0.5
-GATHER_S = 0.002
-FETCHES_TOGETHER = 4
 
 
 @dataclass(eq=False)
@@ -129,8 +128,7 @@ class Simulation:
         if not credits:
             return
         up = [lane for lane in self.lanes if lane.is_up]
-        together = FETCHES_TOGETHER if self.window.is_busy else 1
-        shares = spread(credits, [lane.outstanding for lane in up], together)
+        shares = spread(credits, [lane.outstanding for lane in up])
         for lane, share in zip(up, shares, strict=True):
             if share:
                 lane.outstanding += share

@@ -1,28 +1,29 @@
 // Command relay is a TCP relay that makes the loopback as far away as a real network: what arrives
 // on one side leaves on the other side half a round trip later, in order, both ways. devservers/relay.py
-// starts it. A delay of 0 takes the same path, so a measurement with and one without delay pay the
-// same cost. Opening the upstream connection is not delayed; everything sent through it is.
+// starts it. Opening the upstream connection is not delayed; everything sent through it is.
+//
+// It shares two cores with the servers and clients that are measured through it, so it is one thread
+// with one epoll: what is readable is read, what is due is written, then it rests for a moment, so that
+// what comes in several pieces leaves in one. A delay of 0 takes the same path and pays the same cost.
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log"
 	"net"
 	"os"
 	"runtime"
-	"sync"
+	"syscall"
 	"time"
 )
 
 const (
-	// Small on purpose: 2,000 connections have 4,000 of these.
-	readSize = 8 << 10
-	// Bytes in flight per direction before the reader stops reading, as a full window would.
-	// 1 MiB each 25 ms is 40 MiB/s for one connection.
+	// How long it rests between two looks: adds a quarter of a millisecond at most to each direction.
+	rest = 250 * time.Microsecond
+	// Bytes in flight per direction before reading stops, as a full window would make it.
 	maxInFlight = 1 << 20
+	readSize    = 64 << 10
 )
 
 func main() {
@@ -31,198 +32,305 @@ func main() {
 	to := flag.String("to", "", "address to relay to, host:port")
 	rtt := flag.Duration("rtt", 0, "round trip to add; each direction waits for half of it")
 	flag.Parse()
-	if *to == "" || *rtt < 0 || flag.NArg() > 0 {
+	upstream, err := net.ResolveTCPAddr("tcp4", *to)
+	if *to == "" || err != nil || *rtt < 0 || flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-
-	// One thread does the work of 30,000 messages a second, and waking others costs more processor
-	// time than they save: it is the servers and clients that are to have the processors.
-	runtime.GOMAXPROCS(1)
-	listener, err := net.Listen("tcp", *listen)
+	runtime.LockOSThread()
+	r, port, err := newRelay(*listen, upstream, *rtt/2)
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
-
-	for {
-		conn, err := listener.Accept()
-		if err != nil {
-			// Out of file descriptors, most likely: the ones that close make room again.
-			log.Print(err)
-			time.Sleep(10 * time.Millisecond)
-			continue
-		}
-		go serve(conn.(*net.TCPConn), *to, *rtt/2)
-	}
+	fmt.Println(port)
+	r.run()
 }
 
-// serve joins one accepted connection to one of its own to the upstream, until both are closed.
-func serve(client *net.TCPConn, to string, delay time.Duration) {
-	conn, err := net.Dial("tcp", to)
-	if err != nil {
-		log.Print(err)
-		reset(client)
-		return
-	}
-	upstream := conn.(*net.TCPConn)
-	// Go sets TCP_NODELAY by itself; it is said here because the measurements depend on it.
-	_ = client.SetNoDelay(true)
-	_ = upstream.SetNoDelay(true)
-
-	var done sync.WaitGroup
-	done.Add(2)
-	for _, way := range []*line{newLine(client, upstream, delay), newLine(upstream, client, delay)} {
-		go way.read()
-		go func() {
-			defer done.Done()
-			way.write()
-		}()
-	}
-	done.Wait()
-	_ = client.Close()
-	_ = upstream.Close()
-}
-
-// reset closes a connection with RST instead of FIN: the other end broke, it did not finish.
-func reset(conn *net.TCPConn) {
-	_ = conn.SetLinger(0)
-	_ = conn.Close()
-}
-
-// stretch is a run of bytes that arrived together.
-type stretch struct {
-	due  time.Time
-	size int
-}
-
-// line is one direction of one connection. The reader appends to waiting and stretches, the writer
-// takes from their front whatever is due.
+// line is one direction of one connection: from is read, to is written.
 type line struct {
-	from, to *net.TCPConn
-	delay    time.Duration
-
-	mu        sync.Mutex
-	changed   *sync.Cond
-	waiting   []byte
-	stretches []stretch
-	ended     bool      // the reader has read its last byte
-	broken    bool      // ... because of an error and not of an orderly end
-	endDue    time.Time // when the other side may learn of it
-	stopped   bool      // the writer is gone: nothing more can be delivered
+	from, to   int
+	twin       *line
+	inFlight   int    // bytes read and not yet written
+	out        []byte // bytes that are due
+	isDirty    bool   // out has grown since the last flush
+	hasEnded   bool   // the last byte has been read
+	isFinished bool   // ... and the other side has been told
+	isPaused   bool   // too much is in flight: not reading
+	isBlocked  bool   // the receiver's buffer is full: waiting to write
+	isGone     bool   // both sockets are closed
 }
 
-func newLine(from, to *net.TCPConn, delay time.Duration) *line {
-	l := &line{from: from, to: to, delay: delay}
-	l.changed = sync.NewCond(&l.mu)
-	return l
+// parcel is what one read gave: bytes, or the end of the line, in order or with an error.
+type parcel struct {
+	due      time.Time
+	line     *line
+	bytes    []byte
+	isEnd    bool
+	isBroken bool
 }
 
-func (l *line) read() {
-	buf := make([]byte, readSize)
+// relay is all of it. As every parcel waits for the same time, they are due in the order of arrival.
+type relay struct {
+	epoll, listener int
+	upstream        syscall.Sockaddr
+	delay           time.Duration
+	parcels         []parcel
+	reads           map[int]*line // by the descriptor that the line reads from
+	dirty           []*line
+	buffer          []byte
+}
+
+func newRelay(listen string, upstream *net.TCPAddr, delay time.Duration) (*relay, int, error) {
+	address, err := net.ResolveTCPAddr("tcp4", listen)
+	if err != nil {
+		return nil, 0, err
+	}
+	listener, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	_ = syscall.SetsockoptInt(listener, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	if err := syscall.Bind(listener, sockaddr(address)); err != nil {
+		return nil, 0, err
+	}
+	if err := syscall.Listen(listener, 4096); err != nil {
+		return nil, 0, err
+	}
+	bound, err := syscall.Getsockname(listener)
+	if err != nil {
+		return nil, 0, err
+	}
+	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, 0, err
+	}
+	r := &relay{
+		epoll: epoll, listener: listener, upstream: sockaddr(upstream), delay: delay,
+		reads: map[int]*line{}, buffer: make([]byte, readSize),
+	}
+	r.watch(syscall.EPOLL_CTL_ADD, listener, syscall.EPOLLIN)
+	return r, bound.(*syscall.SockaddrInet4).Port, nil
+}
+
+func sockaddr(address *net.TCPAddr) *syscall.SockaddrInet4 {
+	result := &syscall.SockaddrInet4{Port: address.Port}
+	copy(result.Addr[:], address.IP.To4())
+	return result
+}
+
+func (r *relay) run() {
+	events := make([]syscall.EpollEvent, 4096)
+	pause := syscall.NsecToTimespec(rest.Nanoseconds())
 	for {
-		n, err := l.from.Read(buf)
-		due := time.Now().Add(l.delay)
-		l.mu.Lock()
-		for len(l.waiting) >= maxInFlight && !l.stopped {
-			l.changed.Wait()
+		count, err := syscall.EpollWait(r.epoll, events, r.patience())
+		if err != nil && err != syscall.EINTR {
+			log.Fatal(err)
 		}
-		if l.stopped {
-			l.mu.Unlock()
-			return
+		now := time.Now()
+		for _, event := range events[:max(count, 0)] {
+			r.serve(int(event.Fd), event.Events, now)
 		}
-		if n > 0 {
-			l.waiting = append(l.waiting, buf[:n]...)
-			l.stretches = append(l.stretches, stretch{due, n})
-		}
-		if err != nil {
-			l.ended, l.broken, l.endDue = true, !errors.Is(err, io.EOF), due
-		}
-		l.mu.Unlock()
-		l.changed.Signal()
-		if err != nil {
-			return
-		}
+		r.deliver(time.Now())
+		_ = syscall.Nanosleep(&pause, nil)
 	}
 }
 
-func (l *line) write() {
-	var out []byte
-	for {
-		var more bool
-		out, more = l.take(out[:0])
-		if !more {
-			break
-		}
-		if _, err := l.to.Write(out); err != nil {
-			l.stop()
-			// The receiver is gone, so the sender loses its connection too.
-			reset(l.from)
-			reset(l.to)
-			return
-		}
-		if cap(out) > 4*readSize {
-			out = nil // a burst is over: 4,000 writers must not keep their largest buffer
-		}
+// patience is how long to wait for news, in milliseconds: until the next parcel is due, at most.
+func (r *relay) patience() int {
+	if len(r.parcels) == 0 {
+		return -1
 	}
-	if l.broken {
-		l.stop()
-		reset(l.to)
-		reset(l.from)
+	// Rounded down; the last fraction of a millisecond goes by in rests.
+	return max(0, int(time.Until(r.parcels[0].due)/time.Millisecond))
+}
+
+func (r *relay) serve(fd int, events uint32, now time.Time) {
+	if fd == r.listener {
+		r.accept()
 		return
 	}
-	_ = l.to.CloseWrite()
+	reading := r.reads[fd]
+	if reading == nil {
+		return
+	}
+	if events&syscall.EPOLLOUT != 0 {
+		reading.twin.isBlocked = false
+		r.mark(reading.twin)
+	}
+	if events&(syscall.EPOLLIN|syscall.EPOLLHUP|syscall.EPOLLERR) != 0 && !reading.isPaused && !reading.hasEnded {
+		r.read(reading, now)
+	}
 }
 
-// take waits until something is due and moves all that is due to out. It is false at the end.
-func (l *line) take(out []byte) ([]byte, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (r *relay) accept() {
 	for {
-		for len(l.stretches) == 0 && !l.ended {
-			l.changed.Wait()
+		client, _, err := syscall.Accept4(r.listener, syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC)
+		if err != nil {
+			if err != syscall.EAGAIN {
+				// Out of descriptors, most likely: the ones that close make room again.
+				log.Print(err)
+			}
+			return
 		}
-		first := l.endDue
-		if len(l.stretches) > 0 {
-			first = l.stretches[0].due
+		server, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		if err == nil {
+			// On the loopback this is done, one way or the other, when it returns.
+			err = syscall.Connect(server, r.upstream)
 		}
-		if wait := time.Until(first); wait > 0 {
-			l.mu.Unlock()
-			time.Sleep(wait)
-			l.mu.Lock()
+		if err != nil {
+			log.Print(err)
+			reset(client)
+			_ = syscall.Close(server)
 			continue
 		}
-		if len(l.stretches) == 0 {
-			return out, false
+		_ = syscall.SetNonblock(server, true)
+		r.join(client, server)
+	}
+}
+
+func (r *relay) join(client, server int) {
+	there := &line{from: client, to: server}
+	back := &line{from: server, to: client, twin: there}
+	there.twin = back
+	for _, way := range []*line{there, back} {
+		_ = syscall.SetsockoptInt(way.to, syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1)
+		r.reads[way.from] = way
+		r.watch(syscall.EPOLL_CTL_ADD, way.from, syscall.EPOLLIN)
+	}
+}
+
+func (r *relay) read(l *line, now time.Time) {
+	count, err := syscall.Read(l.from, r.buffer)
+	switch {
+	case count > 0:
+		bytes := make([]byte, count)
+		copy(bytes, r.buffer)
+		l.inFlight += count
+		r.parcels = append(r.parcels, parcel{due: now.Add(r.delay), line: l, bytes: bytes})
+		if l.inFlight >= maxInFlight {
+			l.isPaused = true
+			r.rewatch(l.from)
 		}
-		return l.move(out), true
+	case err == syscall.EAGAIN || err == syscall.EINTR:
+	default:
+		l.hasEnded = true
+		r.rewatch(l.from)
+		r.parcels = append(r.parcels, parcel{due: now.Add(r.delay), line: l, isEnd: true, isBroken: err != nil})
 	}
 }
 
-// move takes every stretch that is due by now from the front of the line.
-func (l *line) move(out []byte) []byte {
-	now := time.Now()
-	count, size := 0, 0
-	for count < len(l.stretches) && !l.stretches[count].due.After(now) {
-		size += l.stretches[count].size
-		count++
+// deliver hands every parcel that is due to its line and writes what the lines have.
+func (r *relay) deliver(now time.Time) {
+	done := 0
+	for done < len(r.parcels) && !r.parcels[done].due.After(now) {
+		one := r.parcels[done]
+		r.parcels[done] = parcel{}
+		done++
+		if one.line.isGone {
+			continue
+		}
+		if one.isBroken {
+			r.breakOff(one.line)
+			continue
+		}
+		one.line.out = append(one.line.out, one.bytes...)
+		one.line.isFinished = one.line.isFinished || one.isEnd
+		r.mark(one.line)
 	}
-	full := len(l.waiting) >= maxInFlight
-	out = append(out, l.waiting[:size]...)
-	l.waiting = l.waiting[:copy(l.waiting, l.waiting[size:])]
-	l.stretches = l.stretches[:copy(l.stretches, l.stretches[count:])]
-	if len(l.waiting) == 0 && cap(l.waiting) > 4*readSize {
-		l.waiting = nil
+	r.parcels = r.parcels[done:]
+	for _, l := range r.dirty {
+		l.isDirty = false
+		r.flush(l)
 	}
-	if full {
-		l.changed.Signal()
-	}
-	return out
+	r.dirty = r.dirty[:0]
 }
 
-func (l *line) stop() {
-	l.mu.Lock()
-	l.stopped = true
-	l.mu.Unlock()
-	l.changed.Signal()
+func (r *relay) mark(l *line) {
+	if !l.isDirty {
+		l.isDirty = true
+		r.dirty = append(r.dirty, l)
+	}
+}
+
+func (r *relay) flush(l *line) {
+	for len(l.out) > 0 && !l.isBlocked && !l.isGone {
+		count, err := syscall.Write(l.to, l.out)
+		if err == syscall.EAGAIN {
+			l.isBlocked = true
+			r.rewatch(l.to)
+			return
+		}
+		if err != nil && err != syscall.EINTR {
+			// The receiver is gone, so the sender loses its connection too.
+			r.breakOff(l)
+			return
+		}
+		l.out = l.out[max(count, 0):]
+		l.inFlight -= max(count, 0)
+	}
+	if l.isGone || len(l.out) > 0 {
+		return
+	}
+	l.out = nil
+	if l.isPaused {
+		l.isPaused = false
+		r.rewatch(l.from)
+	}
+	if l.isFinished {
+		_ = syscall.Shutdown(l.to, syscall.SHUT_WR)
+		if l.twin.isFinished && len(l.twin.out) == 0 {
+			r.close(l)
+		}
+	}
+}
+
+// breakOff ends a connection that broke with RST instead of FIN: it did not finish.
+func (r *relay) breakOff(l *line) {
+	if !l.isGone {
+		r.forget(l)
+		reset(l.from)
+		reset(l.to)
+	}
+}
+
+func (r *relay) close(l *line) {
+	if !l.isGone {
+		r.forget(l)
+		_ = syscall.Close(l.from)
+		_ = syscall.Close(l.to)
+	}
+}
+
+func (r *relay) forget(l *line) {
+	l.isGone, l.twin.isGone = true, true
+	delete(r.reads, l.from)
+	delete(r.reads, l.to)
+}
+
+// rewatch asks for what a socket's two lines want of it now: the one that reads, the one that writes.
+func (r *relay) rewatch(fd int) {
+	reading := r.reads[fd]
+	if reading == nil {
+		return
+	}
+	var wanted uint32
+	if !reading.isPaused && !reading.hasEnded {
+		wanted |= syscall.EPOLLIN
+	}
+	if reading.twin.isBlocked {
+		wanted |= syscall.EPOLLOUT
+	}
+	r.watch(syscall.EPOLL_CTL_MOD, fd, wanted)
+}
+
+func (r *relay) watch(operation, fd int, wanted uint32) {
+	event := syscall.EpollEvent{Events: wanted, Fd: int32(fd)}
+	if err := syscall.EpollCtl(r.epoll, operation, fd, &event); err != nil {
+		log.Print(err)
+	}
+}
+
+func reset(fd int) {
+	_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 0})
+	_ = syscall.Close(fd)
 }

@@ -46,7 +46,7 @@ class AnythingThatHappens(RuleBasedStateMachine):
         credits = self.window.credits(self.now, self.unanswered)
         assert credits >= 0
         if credits:
-            shares = spread(credits, self.lanes, 4 if self.window.is_busy else 1)
+            shares = spread(credits, self.lanes)
             self.lanes = [had + got for had, got in zip(self.lanes, shares, strict=True)]
             self.window.sent(credits)
 
@@ -200,25 +200,23 @@ def test_the_meter_forgets_all_after_a_long_silence():
     assert meter.per_second(100.2 + INTERVAL_S * REMEMBERED_INTERVALS + 1) == 0
 
 
-@given(
-    st.integers(0, 300), st.lists(st.integers(0, 50), min_size=1, max_size=20), st.integers(1, 8)
-)
-def test_spread_gives_out_exactly_what_there_is(count, outstanding, together):
-    given_out = spread(count, outstanding, together)
+@given(st.integers(0, 300), st.lists(st.integers(0, 50), min_size=1, max_size=20))
+def test_spread_gives_out_exactly_what_there_is(count, outstanding):
+    given_out = spread(count, outstanding)
     assert sum(given_out) == count
     assert len(given_out) == len(outstanding)
     assert min(given_out) >= 0
-    assert max(given_out) - min(given_out) <= together
+    assert max(given_out) - min(given_out) <= 1
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=20))
 def test_a_single_fetch_goes_to_a_least_loaded_lane(outstanding):
-    (lane,) = [at for at, got in enumerate(spread(1, outstanding, 4)) if got]
+    (lane,) = [at for at, got in enumerate(spread(1, outstanding)) if got]
     assert outstanding[lane] == min(outstanding)
 
 
 def test_an_idle_worker_spreads_its_fetches_singly():
-    assert sorted(spread(4, [0] * 8, 1)) == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert sorted(spread(4, [0] * 8)) == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
 # In simulated time, with a server, a network and jobs
