@@ -10,8 +10,12 @@ import sys
 
 import pytest
 
+from tests.proofs import ProofTable
+
 # Most of these wait for servers, not for the processor: more processes than cores.
 PROCESSES = "4"
+# The long runs do use it: side by side they would only wait for each other.
+PROOFS_AT_ONCE = "3"
 
 
 def main() -> int:
@@ -20,7 +24,10 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.prove:
         os.environ["MANYHANDS_PROVE"] = "1"
-        return pytest.main(["tests/acceptance", "-v", "-n", "2", "--timeout", "1800"])
+        table = ProofTable()
+        code = pytest.main(["tests/acceptance", "-v", "-n", PROOFS_AT_ONCE], plugins=[table])
+        table.write()
+        return code
     levels = ["tests/contract", "tests/integration", "tests/acceptance"]
     return pytest.main([*levels, "-q", "-n", PROCESSES, "--dist", "worksteal"])
 

@@ -5,6 +5,7 @@ Owns the lanes of one process and the window over them. Everything runs in the l
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 
 import orjson
@@ -29,7 +30,8 @@ from worker.window import Window, spread
 TICK_S = 0.5
 # Under load, lines are gathered for this long: a system call for each would cost more, here, in
 # the network and at the server, than the work itself.
-GATHER_S = 0.004
+GATHER_S = 0.005
+BEATS_REMEMBERED = 4
 # Payloads in hand above this stop reading from the fetch lanes until half of it is gone.
 MAX_HELD_BYTES = 256 * 1024 * 1024
 
@@ -55,7 +57,7 @@ class FaktorySource(FetchEvents):
         self._connections = connections
         self._deliver: Callable[[Delivery], None] = _refuse_delivery
         self._up: list[FetchLane] = []
-        self._beat_round_trip_s = 0.0
+        self._beats_took_s: deque[float] = deque(maxlen=BEATS_REMEMBERED)
         self._pump_is_scheduled = False
         self._held_bytes = 0
         self._is_reading = True
@@ -124,13 +126,14 @@ class FaktorySource(FetchEvents):
                 return
 
     def beat_took(self, round_trip_s: float) -> None:
-        self._beat_round_trip_s = round_trip_s
+        self._beats_took_s.append(round_trip_s)
         self._measure_round_trip()
 
     # FetchEvents
 
     def lane_up(self, lane: FetchLane) -> None:
         self._up.append(lane)
+        self._set_reading(self._is_reading)
         self._lanes_changed()
 
     def lane_down(self, lane: FetchLane, wid: str, unanswered: int) -> None:
@@ -150,8 +153,9 @@ class FaktorySource(FetchEvents):
         if isinstance(reply, bytes):
             self._job_arrived(reply, reserved_after, now)
         elif isinstance(reply, ErrorReply):
+            if not self.window.is_held(now):
+                self._log.warning("the server refused a FETCH", reason=reply.text)
             self.window.error_answer(now)
-            self._log.warning("the server refused a FETCH", reason=reply.text)
         else:
             self.window.empty_answer()
         if self._drains is not None:
@@ -227,7 +231,7 @@ class FaktorySource(FetchEvents):
 
     async def _plan(self) -> LanePlan:
         info = await repeat(self._verbs.info)
-        used = int(info["server"]["connections"])
+        used = int(info.get("server", {}).get("connections", 0))
         plan = plan_lanes(self._connections, self.window.slots, used)
         wanted = plan_lanes(self._connections, self.window.slots, 0)
         if plan != wanted:
@@ -253,9 +257,9 @@ class FaktorySource(FetchEvents):
         self._schedule_pump()
 
     def _measure_round_trip(self) -> None:
-        # The quickest handshake is the one that waited least for our own start-up.
+        # The quickest of several is the one that waited least for our own processor.
         handshake_s = min((lane.round_trip_s for lane in self._up), default=0.0)
-        self.window.round_trip_s = max(handshake_s, self._beat_round_trip_s)
+        self.window.round_trip_s = max(handshake_s, min(self._beats_took_s, default=0.0))
 
     def _set_reading(self, is_reading: bool) -> None:
         self._is_reading = is_reading

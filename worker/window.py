@@ -2,8 +2,8 @@
 
 Each outstanding FETCH is a promise of a slot, and a job that a crash can strand: so there are as
 many as the path needs to stay full, and no more. By Little's law that is the rate of answers ×
-the round trip; a quarter more lets it grow, three per lane keep the server from ever waiting for
-our next line. With an empty queue it falls to a handful in all.
+the round trip; half as many again let it grow, eight per lane keep the server busy without waiting
+for our next line. With an empty queue it falls to a handful in all.
 
 Invariants, held by `credits`:
     outstanding + running ≤ slots
@@ -20,10 +20,10 @@ from math import ceil
 # at once (a first wave of equal length) find the window of the wave before.
 INTERVAL_S = 0.1
 REMEMBERED_INTERVALS = 30
-HEADROOM = 1.25
-DEPTH_PER_LANE = 3
+HEADROOM = 1.5
+DEPTH_PER_LANE = 8
 # There are as many command lanes as fetch lanes, and a result costs the server twice as much.
-RESULTS_PER_LANE = 8
+RESULTS_PER_LANE = 16
 ERROR_PAUSE_S = 1.0
 
 
@@ -81,11 +81,15 @@ class Window:
 
     def credits(self, now: float, unanswered_results: int) -> int:
         """How many FETCHes may be sent now."""
-        if not self.is_open or self.lanes == 0 or now < self.held_until:
+        if not self.is_open or self.lanes == 0 or self.is_held(now):
             return 0
         free = self.slots - self.outstanding - self.running
         reportable = self._useful_results(now) - unanswered_results
         return max(0, min(free, reportable, self._target(now) - self.outstanding))
+
+    def is_held(self, now: float) -> bool:
+        """After an error, for a moment."""
+        return now < self.held_until
 
     @property
     def is_busy(self) -> bool:

@@ -21,6 +21,7 @@ from shared.faktory.dialer import Dialer
 from shared.faktory.handshake import ServerAddress
 from shared.faktory.lanes import Command, CommandLanes
 from shared.jobs import Job, check_batch, check_queue_name, encode_job
+from shared.logs import get_logger
 
 # The server pushes a batch one by one within 5 s and fails the rest, so batches stay small.
 MAX_BULK_JOBS = 1000
@@ -235,7 +236,14 @@ class FaktoryClient(FaktoryVerbs):
 
     def _keep_up(self, lanes: CommandLanes) -> None:
         for number, lane in enumerate(lanes.lanes):
-            self._tasks.append(asyncio.create_task(lane.run(), name=f"faktory-client-{number}"))
+            task = asyncio.create_task(lane.run(), name=f"faktory-client-{number}")
+            task.add_done_callback(_tell_why_it_ended)
+            self._tasks.append(task)
+
+
+def _tell_why_it_ended(lane: asyncio.Task[None]) -> None:
+    if not lane.cancelled() and (error := lane.exception()) is not None:
+        get_logger("faktory").error(f"a connection is given up: {error}")
 
 
 def parse_beat_answer(reply: Reply) -> str | None:

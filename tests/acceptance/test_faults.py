@@ -37,6 +37,7 @@ class Scene:
     state: ServerState
     ledger: Ledger
     queue: str
+    record: Callable[[str, object], None]
     pushed: set[str] = field(default_factory=set)
     in_flight: set[str] = field(default_factory=set)
 
@@ -76,6 +77,11 @@ class Scene:
 
     def check(self) -> None:
         runs = Counter(entry.id for entry in self.ledger.entries if entry.note == "ended")
+        self.record("jobs", len(self.pushed))
+        self.record("faults", FAULT_ROUNDS)
+        self.record("lost", len(self.pushed - set(runs)))
+        self.record("in flight at a fault", len(self.in_flight))
+        self.record("ran twice", sum(count > 1 for count in runs.values()))
         assert set(runs) == self.pushed, f"{len(self.pushed - set(runs))} jobs were lost"
         repeated = {job for job, count in runs.items() if count > 1}
         unexplained = repeated - self.in_flight
@@ -86,11 +92,13 @@ Fault = Callable[[], Awaitable[None]]
 
 
 @pytest.fixture
-async def scene(ledger: Ledger, queue: str) -> AsyncIterator[Scene]:
+async def scene(
+    ledger: Ledger, queue: str, record_property: Callable[[str, object], None]
+) -> AsyncIterator[Scene]:
     """A server of its own: these tests kill and restart it."""
     with FaktoryServer() as server:
         state = ServerState(server)
-        yield Scene(server, state, ledger, queue)
+        yield Scene(server, state, ledger, queue, record_property)
         state.close()
 
 
