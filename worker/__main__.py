@@ -25,7 +25,7 @@ Settings come from the environment:
   WORKER_IDLE_FETCHES      FETCHes kept outstanding on empty queues (default 4)
   WORKER_LOG_LEVEL         debug, info, warning or error (default info)
 
-Signals: SIGTERM finishes or puts back every job and exits; a second one does so at once.
+Signals: SIGTERM finishes or puts back every job and exits; a second one waits for no handler.
 SIGTSTP takes no more jobs and goes on with those in hand.
 """
 

@@ -22,20 +22,27 @@ LANES = 4
 DEPTH = 20
 # One heartbeat, four command and four fetch lanes.
 CONNECTIONS = 2 * LANES + 1
-JOBS_PER_S = 150
+# Enough to use up all outstanding FETCHes while the stop lingers, and too few for that: then only
+# the quiet keeps the rest from taking jobs.
+MANY_PER_S = 150
+FEW_PER_S = 1
 CONNECTIONS_GONE_WITHIN_S = 5.0
+# The server answers a quieted lane's FETCHes one every two seconds; it must take none meanwhile.
+WATCHED_AFTERWARDS_S = 5.0
 
 
 def ledger_job(number: int, queue: str) -> Job:
     return Job(jobtype="ledger", args=[number], queue=queue, reserve_for=60)
 
 
-async def keep_pushing(client: FaktoryClient, queue: str, pushed: list[str]) -> None:
+async def keep_pushing(
+    client: FaktoryClient, queue: str, pushed: list[str], jobs_per_s: float
+) -> None:
     while True:
         job = ledger_job(len(pushed), queue)
         await client.push(job)
         pushed.append(job.jid)
-        await asyncio.sleep(1 / JOBS_PER_S)
+        await asyncio.sleep(1 / jobs_per_s)
 
 
 async def connections(client: FaktoryClient) -> int:
@@ -51,6 +58,7 @@ async def gone_connections(client: FaktoryClient, before: int, within_s: float) 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("round_trip_ms", [0, 200])
+@pytest.mark.parametrize("jobs_per_s", [MANY_PER_S, FEW_PER_S])
 async def test_deep_lanes_strand_nothing_when_stopped_while_jobs_keep_arriving(
     faktory: FaktoryServer,
     client: FaktoryClient,
@@ -59,6 +67,7 @@ async def test_deep_lanes_strand_nothing_when_stopped_while_jobs_keep_arriving(
     queue: str,
     start_worker: StartWorker,
     round_trip_ms: int,
+    jobs_per_s: int,
 ) -> None:
     before = await connections(client)
     with Relay(faktory.port, round_trip_ms) as relay:
@@ -72,14 +81,16 @@ async def test_deep_lanes_strand_nothing_when_stopped_while_jobs_keep_arriving(
         await worker.ready(state, LANES)
         await asyncio.sleep(1.0)
         pushed: list[str] = []
-        pusher = asyncio.create_task(keep_pushing(client, queue, pushed))
+        pusher = asyncio.create_task(keep_pushing(client, queue, pushed, jobs_per_s))
         await asyncio.sleep(0.3)
         stop_at = asyncio.get_running_loop().time()
         worker.terminate()
         assert await worker.ended() == 0
-        left_s = stop_at + CONNECTIONS_GONE_WITHIN_S - asyncio.get_running_loop().time()
-        await gone_connections(client, before, left_s)
-        await asyncio.sleep(0.5)
+        if jobs_per_s == MANY_PER_S:
+            left_s = stop_at + CONNECTIONS_GONE_WITHIN_S - asyncio.get_running_loop().time()
+            await gone_connections(client, before, left_s)
+        else:
+            await asyncio.sleep(WATCHED_AFTERWARDS_S)
         pusher.cancel()
     done = {entry.id for entry in ledger.entries}
     waiting = {job["custom"]["mh"]["id"] for job in state.queue(queue)}
@@ -109,12 +120,12 @@ async def test_quiet_is_sure_even_when_beat_is_faster_than_the_lanes(
         await eventually(lambda: source.window.outstanding == LANES * DEPTH)
         await asyncio.sleep(0.5)
         pushed: list[str] = []
-        pusher = asyncio.create_task(keep_pushing(client, queue, pushed))
+        pusher = asyncio.create_task(keep_pushing(client, queue, pushed, FEW_PER_S))
         await asyncio.sleep(0.3)
         await source.quiet()
         source.close()
         await running
-        await asyncio.sleep(3.0)
+        await asyncio.sleep(WATCHED_AFTERWARDS_S)
         pusher.cancel()
     assert {job["jid"] for job in state.working} == {delivery.jid for delivery in arrived}
     assert len(state.queue(queue)) == len(pushed) - len(arrived)
