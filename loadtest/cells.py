@@ -33,10 +33,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        kind = (
-            "no-op" if self.kind == "noop" else self.kind.replace("ms", " ms").replace("1s", "1 s")
-        )
-        return f"{kind}, {self.rtt_ms} ms round trip, {self.slots:,} slots"
+        return f"{TITLES[self.kind]}, {self.rtt_ms} ms round trip, {self.slots:,} slots"
 
     @property
     def sleep_ms(self) -> int:

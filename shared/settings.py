@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from shared.errors import ConfigError
 
 DEFAULT_FAKTORY_URL = "tcp://localhost:7419"
-# One fewer than a hundred would leave no room for a shell beside the worker; a server takes 2,000.
+# A server takes 2,000 from everybody together; more than this makes it no cheaper per job.
 DEFAULT_CONNECTIONS = 96
 
 

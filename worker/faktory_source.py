@@ -49,7 +49,6 @@ class FaktorySource(FetchEvents):
         self.commands = CommandLanes(dialer, 1)
         self.results = Results(self.commands, self._schedule_pump)
         self.lanes: list[FetchLane] = []
-        self.unreadable = 0
         self._verbs = FaktoryVerbs(self.commands)
         self._settlement = Settlement(self._verbs, self.results)
         self._dialer = dialer
@@ -184,7 +183,6 @@ class FaktorySource(FetchEvents):
         self._deliver(delivery)
 
     def _refuse_unreadable(self, payload: bytes, error: ProtocolError) -> None:
-        self.unreadable += 1
         self.window.job_ended()
         self._log.error("a job cannot be read", reason=str(error))
         try:

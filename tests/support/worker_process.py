@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shared.settings import DEFAULT_CONNECTIONS
 from tests.support.ledger import LEDGER_VARIABLE, Ledger
 from tests.support.server_state import RegisteredWorker, ServerState
 from tests.support.waiting import eventually
@@ -16,7 +17,6 @@ from worker.lane_plan import plan_lanes
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What a worker takes from the environment; a test's own must not leak in.
 SETTINGS = ("FAKTORY_", "WORKER_", "TEST_")
-DEFAULT_CONNECTIONS = 96
 DEFAULT_SLOTS = 4
 
 
