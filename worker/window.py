@@ -133,8 +133,11 @@ class Window:
         return max(self.idle_fetches, self._flying(now) + DEPTH_PER_LANE * self.lanes)
 
     def _useful_results(self, now: float) -> int:
-        """Above this many, results queue up at the server instead of being answered."""
-        return min(self.slots, self._flying(now) + RESULTS_PER_LANE * self.lanes)
+        """Above this many, results queue up at the server instead of being answered.
+
+        Slots do not bound it: a job that waits only for the answer to its result has left its slot,
+        and a bound by slots would make each of them wait for two round trips per job."""
+        return self._flying(now) + RESULTS_PER_LANE * self.lanes
 
     def _flying(self, now: float) -> int:
         return ceil(self.meter.per_second(now) * self.round_trip_s * HEADROOM)

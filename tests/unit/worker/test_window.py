@@ -16,6 +16,7 @@ from worker.window import (
     ERROR_PAUSE_S,
     INTERVAL_S,
     REMEMBERED_INTERVALS,
+    RESULTS_PER_LANE,
     RateMeter,
     Window,
     spread,
@@ -136,7 +137,12 @@ def test_a_closed_window_sends_nothing():
 def test_results_that_are_not_answered_hold_back_the_fetches():
     window = a_window(size=100, running=40)
     assert window.credits(1.0, 0) > 0
-    assert window.credits(1.0, 2 * 100 - 40) == 0
+    assert window.credits(1.0, RESULTS_PER_LANE * window.lanes) == 0
+
+
+def test_a_job_that_waits_for_the_answer_to_its_result_takes_no_slot():
+    window = a_window(size=100)
+    assert window.credits(1.0, window.slots) == window.credits(1.0, 0)
 
 
 def test_each_job_lets_one_more_fetch_out_up_to_the_slots():
