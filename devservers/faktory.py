@@ -1,229 +1,55 @@
-"""A real Faktory with its own Redis, for one test, demo or benchmark.
-
-Its ports and data survive restart() and kill(), so that clients can be watched reconnecting.
-"""
+"""A real Faktory with its own Redis, for one test, demo or benchmark."""
 
 import os
-import socket
-import ssl
-from pathlib import Path
-from types import TracebackType
-from typing import Self
-from urllib.parse import quote
-
-import trustme
 
 from devservers.build import build, redis_server
-from devservers.processes import (
-    Child,
-    Port,
-    PortTakenError,
-    make_directory,
-    remove_directory,
-)
+from devservers.processes import Child
+from devservers.protocol_server import ProtocolServer
 
-PORT_ATTEMPTS = 5
-# Seconds for the greeting; it comes at once or not at all.
-GREETING_DEADLINE = 2.0
 # A Unix socket's path has at most 108 bytes with its final zero on Linux, 104 elsewhere.
 MAX_SOCKET_PATH = 103
 
 
-class FaktoryServer:
-    """A Faktory process on free ports of the loopback."""
+class FaktoryServer(ProtocolServer):
+    """A Faktory process.
 
-    def __init__(
-        self, *, password: str | None = None, tls: bool = False, data_dir: Path | None = None
-    ) -> None:
-        # Faktory reads the password from a file and strips it; an empty one would mean none.
-        if password is not None and (not password or password != password.strip()):
-            raise ValueError("a Faktory password is not empty and has no blanks around it")
-        self.password = password
-        self.tls = tls
-        self._given_dir = data_dir.absolute() if data_dir else None
-        self._dir: Path | None = None
-        self._ports: tuple[Port, Port] | None = None
-        self._child: Child | None = None
+    What its Redis does after kill() is as after a real crash: on Linux Faktory has asked the kernel
+    to SIGTERM it, so it saves its data and ends; elsewhere it lives on until start() or stop(). A
+    Faktory that finds a Redis alive in its directory refuses to start.
+    """
+
+    name = "Faktory"
 
     @property
-    def host(self) -> str:
-        """The name that the certificate is checked against, where there is one."""
-        return "localhost" if self.tls else "127.0.0.1"
+    def web_scheme(self) -> str:  # type: ignore[override]
+        return "https" if self.tls else "http"
 
-    @property
-    def port(self) -> int:
-        return self._require_ports()[0].number
-
-    @property
-    def url(self) -> str:
-        return self.url_at(self.port)
-
-    @property
-    def web_url(self) -> str:
-        """The web UI; with a password it wants it by HTTP basic authentication, under any name."""
-        scheme = "https" if self.tls else "http"
-        return f"{scheme}://{self.host}:{self._require_ports()[1].number}"
-
-    @property
-    def ca_file(self) -> Path | None:
-        return self.data_dir / "conf" / "ca.pem" if self.tls else None
-
-    @property
-    def data_dir(self) -> Path:
-        if self._dir is None:
-            raise RuntimeError("this Faktory has not been started")
-        return self._dir
-
-    @property
-    def pid(self) -> int:
-        if self._child is None:
-            raise RuntimeError("this Faktory is not running")
-        return self._child.pid
-
-    def url_at(self, port: int) -> str:
-        """Return the URL with the port of something that stands in front of this server."""
-        scheme = "tcp+tls" if self.tls else "tcp"
-        user = f":{quote(self.password, safe='')}@" if self.password else ""
-        return f"{scheme}://{user}{self.host}:{port}"
-
-    def start(self) -> None:
-        """Start it and wait until it greets; after kill() with the same ports and data."""
-        if self._child is not None:
-            if self._child.running():
-                raise RuntimeError("this Faktory is running already")
-            # After a crash. A Faktory that finds a Redis alive in its directory refuses to start,
-            # so the old one has to be gone; it saves its data when it is told to end.
-            self._child.end()
-            self._child = None
+    def _start_child(self, port: int, web_port: int) -> Child:
         binaries = build()
-        self._prepare_directory()
-        if self._ports is not None:
-            self._launch(binaries, self._ports)
-            return
-        for attempt in range(1, PORT_ATTEMPTS + 1):
-            ports = (Port(), Port())
-            try:
-                self._launch(binaries, ports)
-            except BaseException as error:
-                for port in ports:
-                    port.release()
-                if isinstance(error, PortTakenError) and attempt < PORT_ATTEMPTS:
-                    continue
-                self._clean_up()
-                raise
-            self._ports = ports
-            return
-
-    def stop(self) -> None:
-        """End it and its Redis for good: ports are free again, a directory that we made is gone."""
-        if self._child is not None:
-            self._child.end()
-            self._child = None
-        for port in self._ports or ():
-            port.release()
-        self._ports = None
-        self._clean_up()
-
-    def kill(self) -> None:
-        """SIGKILL Faktory alone.
-
-        What its Redis does then is as after a real crash: on Linux Faktory has asked the kernel to
-        SIGTERM it, so it saves its data and ends; elsewhere it lives on until start() or stop().
-        """
-        if self._child is None:
-            raise RuntimeError("this Faktory is not running")
-        self._child.kill()
-
-    def restart(self) -> None:
-        """End it in an orderly way and start it again with the same ports and data."""
-        if self._child is None:
-            raise RuntimeError("this Faktory is not running")
-        self._child.end()
-        self._child = None
-        self.start()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
-    def _require_ports(self) -> tuple[Port, Port]:
-        if self._ports is None:
-            raise RuntimeError("this Faktory has not been started")
-        return self._ports
-
-    def _prepare_directory(self) -> None:
-        if self._dir is None:
-            self._dir = self._given_dir or make_directory()
-        if len(os.fsencode(self._dir / "db" / "redis.sock")) > MAX_SOCKET_PATH:
-            raise ValueError(f"{self._dir} is too long a path for a Unix socket in it")
-        for name in ("db", "conf", "bin"):
-            (self._dir / name).mkdir(parents=True, exist_ok=True)
+        if len(os.fsencode(self.data_dir / "db" / "redis.sock")) > MAX_SOCKET_PATH:
+            raise ValueError(f"{self.data_dir} is too long a path for a Unix socket in it")
+        for name in ("db", "bin"):
+            (self.data_dir / name).mkdir(exist_ok=True)
         # Faktory looks for redis-server on its PATH, which is this one directory.
-        link = self._dir / "bin" / "redis-server"
+        link = self.data_dir / "bin" / "redis-server"
         link.unlink(missing_ok=True)
         link.symlink_to(redis_server())
-        if self.password is not None:
-            (self._dir / "conf" / "password").write_text(self.password, encoding="utf-8")
-        if self.tls and not (self._dir / "conf" / "ca.pem").exists():
-            _write_certificates(self._dir / "conf")
-
-    def _launch(self, binaries: Path, ports: tuple[Port, Port]) -> None:
         # Nothing is inherited: a FAKTORY_PASSWORD or FAKTORY_ENV of the caller's would change it.
         env = {"PATH": str(self.data_dir / "bin"), "HOME": str(self.data_dir)}
         if self.password is not None:
             # A path, because a password that starts with a slash would be taken for one.
-            env["FAKTORY_PASSWORD"] = str(self.data_dir / "conf" / "password")
-        command, web = (f"127.0.0.1:{port.number}" for port in ports)
-        child = Child(
+            path = self.data_dir / "conf" / "password"
+            path.write_text(self.password, encoding="utf-8")
+            env["FAKTORY_PASSWORD"] = str(path)
+        return Child(
             [
                 *(binaries / "faktory", "-e", "development", "-l", "info"),
-                *("-b", command, "-w", web),
+                *("-b", f"127.0.0.1:{port}", "-w", f"127.0.0.1:{web_port}"),
                 *("-d", self.data_dir / "db", "-c", self.data_dir / "conf"),
             ],
             log=self.data_dir / "faktory.log",
             env=env,
         )
-        try:
-            child.wait_ready("Faktory", lambda: self._greets(child, ports[0].number))
-        except BaseException:
-            if child.running():
-                child.end()
-            raise
-        self._child = child
 
-    def _greets(self, child: Child, port: int) -> bool:
-        # The log first: a greeting alone could come from a stranger that took our port.
-        if f"listening at 127.0.0.1:{port}, press" not in child.log_text():
-            return False
-        try:
-            with socket.create_connection(("127.0.0.1", port), GREETING_DEADLINE) as plain:
-                if not self.tls:
-                    return plain.recv(64).startswith(b"+HI")
-                context = ssl.create_default_context(cafile=self.ca_file)
-                with context.wrap_socket(plain, server_hostname=self.host) as secure:
-                    return secure.recv(64).startswith(b"+HI")
-        except OSError:
-            return False
-
-    def _clean_up(self) -> None:
-        if self._dir is not None and self._given_dir is None:
-            remove_directory(self._dir)
-            self._dir = None
-
-
-def _write_certificates(directory: Path) -> None:
-    """Make an authority and a server certificate under the names that Faktory looks for."""
-    authority = trustme.CA()
-    server = authority.issue_cert("localhost", "127.0.0.1")
-    chain = b"".join(blob.bytes() for blob in server.cert_chain_pems)
-    (directory / "public.cert.pem").write_bytes(chain)
-    (directory / "private.key.pem").write_bytes(server.private_key_pem.bytes())
-    authority.cert_pem.write_to_path(directory / "ca.pem")
+    def _ready_line(self, port: int) -> str:
+        return f"listening at 127.0.0.1:{port}, press"

@@ -1,10 +1,11 @@
 """Settings from the environment: the only place that reads it."""
 
 import os
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from shared.errors import ConfigError
@@ -12,6 +13,7 @@ from shared.errors import ConfigError
 DEFAULT_FAKTORY_URL = "tcp://localhost:7419"
 # A server takes 2,000 from everybody together; more than this makes it no cheaper per job.
 DEFAULT_CONNECTIONS = 96
+LOG_LEVEL: str = Field(default="info", pattern="(?i)^(debug|info|warning|error)$")
 
 
 class FaktorySettings(BaseSettings):
@@ -34,7 +36,54 @@ class WorkerSettings(BaseSettings):
     handlers: str = "worker.handlers.add"
     shutdown_timeout: float = Field(default=25.0, gt=0)
     idle_fetches: int = Field(default=4, ge=1)
-    log_level: str = Field(default="info", pattern="(?i)^(debug|info|warning|error)$")
+    log_level: str = LOG_LEVEL
+
+
+class BrokerSettings(BaseSettings):
+    """Where the broker listens, and how it keeps what it is given."""
+
+    model_config = SettingsConfigDict(env_prefix="BROKER_", frozen=True)
+
+    bind: str = "127.0.0.1:7419"
+    http_bind: str = "127.0.0.1:7420"
+    data: Path = Path("broker-data")
+    password: SecretStr = SecretStr("")
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    sync: Literal["full", "normal"] = "full"
+    max_line_bytes: int = Field(default=64 * 1024 * 1024, ge=64 * 1024)
+    log_level: str = LOG_LEVEL
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.password.get_secret_value():
+            for name in ("bind", "http_bind"):
+                host, _ = host_and_port(getattr(self, name))
+                if not is_loopback(host):
+                    raise ValueError(
+                        f"set BROKER_PASSWORD, or keep BROKER_{name.upper()} on 127.0.0.1: "
+                        "without a password everybody on the network could run jobs"
+                    )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("BROKER_TLS_CERT and BROKER_TLS_KEY are only of use together")
+        return self
+
+
+def host_and_port(text: str) -> tuple[str, int]:
+    """Read `host:port` or `[v6]:port`."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{text!r} is not host:port")
+    return host.strip("[]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 Settings = TypeVar("Settings", bound=BaseSettings)
@@ -64,5 +113,7 @@ def load_faktory() -> FaktorySettings:
 
 
 def _problem(prefix: str, problem: Any) -> str:
-    name = prefix + "_".join(str(part).upper() for part in problem["loc"])
-    return f"{name}: {problem['msg']}"
+    said = str(problem["msg"]).removeprefix("Value error, ")
+    if not problem["loc"]:
+        return said
+    return f"{prefix}{'_'.join(str(part).upper() for part in problem['loc'])}: {said}"

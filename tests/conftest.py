@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from devservers import FaktoryServer, Toxiproxy
+from devservers import BrokerServer, FaktoryServer, Toxiproxy
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
 from tests.support.ledger import Ledger
@@ -61,6 +61,13 @@ def pytest_terminal_summary(
 def faktory_process() -> Iterator[FaktoryServer]:
     """One Faktory for all tests of a module; use `faktory`, which empties it first."""
     with FaktoryServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def broker_process() -> Iterator[BrokerServer]:
+    """One broker of ours for all tests of a module."""
+    with BrokerServer() as server:
         yield server
 
 

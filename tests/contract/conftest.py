@@ -17,7 +17,7 @@ class Server(Protocol):
 
 
 # The fixtures that give a running server; one that joins here has to pass every test.
-SERVERS = ["faktory_process"]
+SERVERS = ["faktory_process", "broker_process"]
 
 
 @pytest.fixture(scope="module", params=SERVERS)

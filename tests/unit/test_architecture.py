@@ -39,9 +39,22 @@ WORKER_LAYERS = (
     ("process",),
     ("__main__",),
 )
+BROKER_LAYERS = (
+    ("schema", "jobs", "known", "clients"),
+    ("store", "retries"),
+    ("queues",),
+    ("manager", "answers"),
+    ("verbs",),
+    ("server", "http"),
+    ("process",),
+    ("__main__",),
+)
 CLOCKS_AND_NETWORK = ("time", "socket", "asyncio", "threading", "selectors", "ssl")
 # A type annotation, and a name that the system has had since it started.
 PURE: dict[str, tuple[str, ...]] = {
+    "broker.clients": (),
+    "broker.known": (),
+    "broker.retries": (),
     "worker.window": (),
     "worker.queues": (),
     "worker.drain": (),
@@ -97,6 +110,10 @@ def test_the_faktory_client_is_built_in_layers(tree):
 
 def test_the_worker_is_built_in_layers(tree):
     assert imports.layer_violations(tree, "worker", WORKER_LAYERS, free=("handlers",)) == []
+
+
+def test_the_broker_is_built_in_layers(tree):
+    assert imports.layer_violations(tree, "broker", BROKER_LAYERS) == []
 
 
 def test_handlers_need_nothing_above_the_registry(tree):

@@ -101,7 +101,6 @@ class AnythingThatHappens(RuleBasedStateMachine):
         assert window.outstanding == sum(self.lanes) >= 0
         assert window.running >= 0
         assert window.outstanding + window.running <= window.slots
-        assert window.outstanding + window.running + self.unanswered <= 2 * window.slots
         assert 1 <= window.size <= window.slots
 
 
@@ -141,8 +140,8 @@ def test_results_that_are_not_answered_hold_back_the_fetches():
 
 
 def test_a_job_that_waits_for_the_answer_to_its_result_takes_no_slot():
-    window = a_window(size=100)
-    assert window.credits(1.0, window.slots) == window.credits(1.0, 0)
+    window = a_window(slots=20, size=20)
+    assert window.credits(1.0, window.slots) == window.credits(1.0, 0) == 20
 
 
 def test_each_job_lets_one_more_fetch_out_up_to_the_slots():

@@ -1,0 +1,1 @@
+"""A Faktory server in one process, without Redis: store ◄ manager ◄ verbs ◄ server."""

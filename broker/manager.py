@@ -1,0 +1,501 @@
+"""The life of a job in the broker: pushed, queued, in hand, settled or given back.
+
+Everything here runs in the loop's thread. What must survive goes into the store's batch at the
+same moment as it changes in memory; answers wait for the commit (verbs.py). A FETCH waits for no
+write: a job in hand is still a row, and its reservation is written if it is in hand for longer.
+"""
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.jobs import (
+    Refused,
+    StoredJob,
+    WireJob,
+    check_pushed,
+    decode_one,
+    due_time,
+    encode,
+    expires_at,
+    from_row,
+    utc_text,
+)
+from broker.known import GENERATION, KnownJids
+from broker.queues import Client, Queue, Waiter
+from broker.retries import RANDOM_DELAY_S, Fate, fate, record_failure, retry_delay_s
+from broker.schema import SEQUENCE_BITS
+from broker.store import SET_NAMES, Push, Reservation, SetRow, Snapshot, Store
+from shared.jobs import DEFAULT_RESERVE_FOR_S, MAX_RESERVE_FOR_S, MIN_RESERVE_FOR_S, QUEUE_NAME
+from shared.logs import get_logger
+
+FETCH_BLOCKS_S = 2.0
+# A job that is settled sooner never had a reservation on disk.
+RESERVATION_STORED_AFTER_S = 1.0
+# So often may a job go down with its worker; then it counts as failed.
+MAX_GIVEN_BACK = 3
+# After a crash nobody gets a job for this long, so that acknowledgements that the crash left
+# unanswered come in again before their jobs go out again.
+HOLD_AFTER_CRASH_S = 3.0
+DEAD_KEPT_S = 180 * 24 * 3600.0
+DEAD_KEPT = 100_000
+MOVED_AT_ONCE = 1000
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """Jobs that will be in their queues when they are stored."""
+
+    rows: list[tuple[int, bytes]] = field(default_factory=list)
+    by_queue: dict[tuple[Queue, int], list[StoredJob]] = field(default_factory=dict)
+
+    def jids(self) -> Iterable[str]:
+        return (job.jid for jobs in self.by_queue.values() for job in jobs)
+
+
+class Manager:
+    """State: the queues, the jobs in hand by jid, and the FETCHes that wait, oldest first."""
+
+    def __init__(self, store: Store, snapshot: Snapshot, now: float) -> None:
+        self.queues: dict[str, Queue] = {}
+        self.working: dict[str, StoredJob] = {}
+        self.counters = dict.fromkeys(("processed", "failures", *SET_NAMES), 0) | snapshot.counters
+        self.expired_jobs = 0
+        self.expired_reservations = 0
+        self.given_back = 0
+        self.store = store
+        self.forgotten_queues = 0
+        self._by_number: dict[int, Queue] = {}
+        self._last_number = 0
+        self._known = KnownJids()
+        self._waiting: deque[Waiter] = deque()
+        # Queued jobs that somebody may hold all the same: given back, or delivered before a crash.
+        self._maybe_held: dict[str, StoredJob] = {}
+        # Rows of the sets that a batch removes which is not committed yet.
+        self._leaving: set[int] = set()
+        self._held_until = 0.0 if snapshot.was_closed else now + HOLD_AFTER_CRASH_S
+        self._log = get_logger("manager")
+        self._restore(snapshot)
+
+    # Pushing
+
+    def push(
+        self, jobs: Iterable[WireJob], stored: Callable[[], None], refused: Callable[[str], None]
+    ) -> dict[str, str]:
+        """Store jobs in one transaction; `stored` or `refused` is called then. Returns the reasons
+        why some of them are not among them, by jid."""
+        if self.store.is_disk_full:
+            raise Refused("the disk is full: no job was stored")
+        now = time.time()
+        now_text = utc_text(now)
+        reasons: dict[str, str] = {}
+        arrivals = Arrivals()
+        set_rows: list[SetRow] = []
+        for job in jobs:
+            try:
+                check_pushed(job, now_text)
+                at = due_time(job)
+                assert job.jid and job.queue and job.jobtype
+                if job.jid in self._known or job.jid in self.working:
+                    continue
+                self._known.add(job.jid)
+                if at > now:
+                    set_rows.append(SetRow("scheduled", at, job.jid, job.jobtype, encode(job)))
+                else:
+                    job.enqueued_at = now_text
+                    self._arrive(arrivals, job.jid, job)
+            except Refused as error:
+                reasons[job.jid or ""] = str(error)
+        self.counters["scheduled"] += len(set_rows)
+
+        def make_visible() -> None:
+            self._make_visible(arrivals)
+            stored()
+
+        def forget(reason: str) -> None:
+            self.counters["scheduled"] -= len(set_rows)
+            for jid in (*arrivals.jids(), *(row.jid for row in set_rows)):
+                self._known.discard(jid)
+            refused(reason)
+
+        self.store.batch.pushes.append(Push(arrivals.rows, set_rows, make_visible, forget))
+        return reasons
+
+    def _arrive(self, arrivals: Arrivals, jid: str, wire: WireJob) -> None:
+        assert wire.queue
+        queue = self.queues.get(wire.queue) or self._new_queue(wire.queue)
+        if not queue.is_listed:
+            queue.is_listed = True
+            self._store_queue(queue)
+        job = StoredJob(queue.new_key(), jid, wire.reserve_for or 0, encode(wire))
+        arrivals.rows.append((job.key, job.payload))
+        arrivals.by_queue.setdefault((queue, queue.generation), []).append(job)
+
+    def _make_visible(self, arrivals: Arrivals) -> None:
+        """They are stored: hand them out, unless their queue was cleared in the meantime."""
+        for (queue, generation), jobs in arrivals.by_queue.items():
+            if queue.generation == generation:
+                queue.stored(jobs)
+                self._serve(queue)
+
+    # Fetching
+
+    def queues_of(self, names: Sequence[str]) -> list[Queue]:
+        for name in names:
+            if name and not QUEUE_NAME.fullmatch(name):
+                raise Refused(f'cannot get "{name}" queue: queue names must match [a-zA-Z0-9._-]+')
+        return [self.queues.get(name) or self._new_queue(name) for name in names if name]
+
+    def take(self, queues: Sequence[Queue], client: Client, now: float) -> StoredJob | None:
+        """Give the next job of the first queue that has one into the hands of a client."""
+        if now < self._held_until:
+            return None
+        for queue in queues:
+            if queue.is_paused or not queue.size:
+                continue
+            while (job := queue.take()) is not None:
+                if self._maybe_held:
+                    self._maybe_held.pop(job.jid, None)
+                if (end := expires_at(job.payload)) is not None and end <= now:
+                    self._drop_expired(job)
+                    continue
+                seconds = job.reserve_for or DEFAULT_RESERVE_FOR_S
+                job.owner = client.owner
+                job.wid = client.wid
+                job.since = now
+                job.reserved_until = now + min(max(seconds, MIN_RESERVE_FOR_S), MAX_RESERVE_FOR_S)
+                self.working[job.jid] = job
+                return job
+        return None
+
+    def wait(self, queues: Sequence[Queue], client: Client, now: float) -> Waiter:
+        waiter = Waiter(client, queues, now + FETCH_BLOCKS_S)
+        for queue in queues:
+            queue.waiters[waiter] = None
+        self._waiting.append(waiter)
+        return waiter
+
+    def stop_waiting(self, waiter: Waiter) -> None:
+        waiter.is_open = False
+        for queue in waiter.queues:
+            queue.waiters.pop(waiter, None)
+
+    def end_waits(self, now: float) -> None:
+        """Answer the FETCHes that have waited long enough; all wait for the same time."""
+        while self._waiting and (self._waiting[0].until <= now or not self._waiting[0].is_open):
+            waiter = self._waiting.popleft()
+            if waiter.is_open:
+                self.stop_waiting(waiter)
+                waiter.client.deliver(None)
+
+    def _serve(self, queue: Queue) -> None:
+        """Hand jobs to those who wait for this queue, the one that has waited longest first."""
+        if not queue.waiters or queue.is_paused:
+            return
+        now = time.time()
+        for waiter in [w for w in queue.waiters if w.client.can_take()]:
+            if not queue.size:
+                return
+            if not waiter.is_open:
+                continue
+            job = self.take(waiter.queues, waiter.client, now)
+            if job is None:
+                return
+            self.stop_waiting(waiter)
+            waiter.client.deliver(job)
+
+    def serve(self, queues: Iterable[Queue]) -> None:
+        for queue in list(queues):
+            self._serve(queue)
+
+    # Settling
+
+    def acknowledge(self, jids: Iterable[str]) -> None:
+        """These are done. One that nobody has is fine: it was acknowledged before."""
+        working, batch, known = self.working, self.store.batch, self._known
+        done = 0
+        for jid in jids:
+            job = working.pop(jid, None) or self._withdraw(jid)
+            if job is not None:
+                batch.settled.append(job.key)
+                if job.is_reservation_stored:
+                    batch.unreserved.append(job.key)
+                known.discard(jid)
+                done += 1
+        self._count("processed", done)
+
+    def fail(self, jid: str, errtype: str, message: str, backtrace: list[str]) -> None:
+        job = self.working.pop(jid, None) or self._withdraw(jid)
+        if job is None:
+            raise Refused(f"Job not found {jid}")
+        self._fail(job, errtype, message, backtrace)
+
+    def _fail(self, job: StoredJob, errtype: str, message: str, backtrace: list[str]) -> None:
+        now = time.time()
+        wire = decode_one(job.payload)
+        record_failure(wire, errtype, message, backtrace, now)
+        assert wire.failure is not None and wire.jobtype is not None
+        what = fate(wire)
+        self._settle(job)
+        self._count("processed", 1)
+        self._count("failures", 1)
+        if what is Fate.DEAD:
+            self._bury(SetRow("dead", now + DEAD_KEPT_S, job.jid, wire.jobtype, encode(wire)))
+        elif what is Fate.RETRIED:
+            delay_s = retry_delay_s(wire.failure.retry_count, random.randrange(RANDOM_DELAY_S))
+            wire.failure.next_at = utc_text(now + delay_s)
+            self._known.add(job.jid)
+            row = SetRow("retries", now + delay_s, job.jid, wire.jobtype, encode(wire))
+            self.store.batch.set_rows.append(row)
+            self._count("retries", 1)
+
+    def _settle(self, job: StoredJob) -> None:
+        batch = self.store.batch
+        batch.settled.append(job.key)
+        if job.is_reservation_stored:
+            batch.unreserved.append(job.key)
+        self._known.discard(job.jid)
+
+    def _withdraw(self, jid: str) -> StoredJob | None:
+        """A result for a job that is queued again: whoever did it did it in time."""
+        job = self._maybe_held.pop(jid, None) if self._maybe_held else None
+        if job is not None:
+            self._by_number[job.key >> SEQUENCE_BITS].withdraw(job)
+        return job
+
+    def _drop_expired(self, job: StoredJob) -> None:
+        self.expired_jobs += 1
+        self._settle(job)
+
+    # Giving back
+
+    def give_back_of(self, owner: str) -> None:
+        """A process is gone: others get what it had."""
+        self._give_back([job for job in self.working.values() if job.owner == owner])
+
+    def give_back_unheld(self, wid: str, held: set[str]) -> int:
+        """A connection broke; its client says which jobs it has, so the others never arrived."""
+        lost = [job for job in self.working.values() if job.wid == wid and job.jid not in held]
+        self._give_back(lost)
+        return len(lost)
+
+    def _give_back(self, jobs: list[StoredJob]) -> None:
+        for job in jobs:
+            del self.working[job.jid]
+            self.given_back += 1
+            job.given_back += 1
+            if job.given_back >= MAX_GIVEN_BACK:
+                self._fail(
+                    job, "WorkerLost", f"its worker went away {job.given_back} times with it", []
+                )
+                continue
+            self._store_reservation(job, is_held=False)
+            self._maybe_held[job.jid] = job
+            self._by_number[job.key >> SEQUENCE_BITS].put_first(job)
+        self.serve(self.queues.values())
+
+    def _store_reservation(self, job: StoredJob, *, is_held: bool) -> None:
+        job.is_reservation_stored = True
+        self.store.batch.reservations.append(
+            (job.key, is_held, job.owner, job.wid, job.since, job.reserved_until, job.given_back)
+        )
+
+    # From time to time
+
+    def store_reservations(self, now: float, after_s: float = RESERVATION_STORED_AFTER_S) -> None:
+        for job in self.working.values():
+            if not job.is_reservation_stored and now - job.since >= after_s:
+                self._store_reservation(job, is_held=True)
+
+    def end_reservations(self, now: float) -> None:
+        """What was not settled in time has failed."""
+        overdue = [job for job in self.working.values() if job.reserved_until <= now]
+        for job in overdue:
+            del self.working[job.jid]
+            self.expired_reservations += 1
+            self._fail(job, "ReservationExpired", "Faktory job reservation expired", [])
+
+    def queue_due(self, now: float) -> int:
+        """Move jobs whose time has come into their queues; returns how many (at most a page)."""
+        moved = 0
+        for kind in ("scheduled", "retries"):
+            if self.counters[kind]:
+                rows = self.rows_of(kind, "at <= ?", (now,))
+                self.requeue(rows)
+                moved += len(rows)
+        return moved
+
+    def bound_dead(self, now: float) -> None:
+        """Forget the dead that are too old, and the oldest when there are too many."""
+        if self.counters["dead"]:
+            self.discard(self.rows_of("dead", "at <= ?", (now,)))
+        excess = self.counters["dead"] - DEAD_KEPT
+        if excess > 0:
+            self.discard(self.rows_of("dead")[:excess])
+
+    @property
+    def is_holding(self) -> bool:
+        return self._held_until > 0
+
+    def end_hold(self, now: float) -> None:
+        if self._held_until and now >= self._held_until:
+            self._held_until = 0.0
+            self._maybe_held = {jid: job for jid, job in self._maybe_held.items() if job.given_back}
+            self.serve(self.queues.values())
+
+    # Sets
+
+    def clear_set(self, kind: str) -> None:
+        self.store.batch.count(kind, -self.counters[kind])
+        self.counters[kind] = 0
+        self.store.run_alone("DELETE FROM sets WHERE kind = ?", kind)
+
+    def rows_of(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
+        """A page of a set, without what is on its way out of it."""
+        rows = self.store.read_set(kind, where, parameters, limit=MOVED_AT_ONCE)
+        return self.without_leaving(rows)
+
+    def without_leaving(self, rows: list[SetRow]) -> list[SetRow]:
+        return [row for row in rows if row.id not in self._leaving]
+
+    def requeue(self, rows: list[SetRow]) -> None:
+        """From a set into the queues, in one commit."""
+        if not rows:
+            return
+        now_text = utc_text(time.time())
+        self.discard(rows)
+        arrivals = Arrivals()
+        for row in rows:
+            wire = decode_one(row.payload)
+            wire.enqueued_at = now_text
+            self._known.add(row.jid)
+            self._arrive(arrivals, row.jid, wire)
+        batch = self.store.batch
+        batch.rows.extend(arrivals.rows)
+        batch.when_stored.append(lambda: self._make_visible(arrivals))
+
+    def kill(self, rows: list[SetRow]) -> None:
+        until = time.time() + DEAD_KEPT_S
+        self.discard(rows)
+        for row in rows:
+            self._bury(SetRow("dead", until, row.jid, row.jobtype, row.payload))
+
+    def discard(self, rows: list[SetRow]) -> None:
+        if not rows:
+            return
+        ids = [row.id for row in rows]
+        for row in rows:
+            self._count(row.kind, -1)
+            self._known.discard(row.jid)
+        self._leaving.update(ids)
+        batch = self.store.batch
+        batch.removed_set_ids.extend(ids)
+        batch.when_stored.append(lambda: self._leaving.difference_update(ids))
+
+    def _bury(self, row: SetRow) -> None:
+        self.store.batch.set_rows.append(row)
+        self._count("dead", 1)
+
+    def _count(self, name: str, change: int) -> None:
+        self.counters[name] += change
+        self.store.batch.count(name, change)
+
+    # Queues
+
+    def pause(self, queue: Queue, *, is_paused: bool) -> None:
+        queue.is_paused = is_paused
+        self._store_queue(queue)
+        if not is_paused:
+            self._serve(queue)
+
+    def remove(self, queue: Queue) -> None:
+        """Forget a queue's jobs; those in hand stay in hand."""
+        in_hand = {job.key for job in self.working.values()}
+        for job in queue.head:
+            self._known.discard(job.jid)
+        queue.clear()
+        first, end = queue.id << SEQUENCE_BITS, (queue.id + 1) << SEQUENCE_BITS
+        kept = [key for key in in_hand if first < key < end]
+        listed = ",".join(map(str, kept))
+        self.store.run_alone(
+            f"DELETE FROM jobs WHERE key > ? AND key < ? AND key NOT IN ({listed})", first, end
+        )
+        self.store.run_alone(
+            "UPDATE queues SET is_paused = 0, rows = ? WHERE id = ?", len(kept), queue.id
+        )
+
+    def flush(self) -> None:
+        """Forget everything."""
+        for queue in self.queues.values():
+            queue.clear()
+        self.working.clear()
+        self._maybe_held.clear()
+        self._known.clear()
+        self.counters = dict.fromkeys(self.counters, 0)
+        for table in ("jobs", "reservations", "sets"):
+            self.store.run_alone(f"DELETE FROM {table}")
+        self.store.run_alone("DELETE FROM counters WHERE name != 'closed'")
+        self.store.run_alone("UPDATE queues SET is_paused = 0, rows = 0")
+
+    def listed_queues(self) -> list[Queue]:
+        """Those that were pushed to; a FETCH alone does not make a queue."""
+        return [queue for queue in self.queues.values() if queue.is_listed]
+
+    def forget_unused_queues(self) -> None:
+        """A FETCH can name any queue: one that nobody uses must not stay in memory."""
+        for queue in [q for q in self.queues.values() if not (q.is_stored or q.waiters)]:
+            del self.queues[queue.name]
+            del self._by_number[queue.id]
+            self.forgotten_queues += 1
+
+    def _new_queue(self, name: str) -> Queue:
+        self._last_number += 1
+        number = self._last_number
+        queue = Queue(number, name, self.store, last_key=number << SEQUENCE_BITS, rows=0)
+        self._add_queue(queue)
+        return queue
+
+    def _store_queue(self, queue: Queue) -> None:
+        queue.is_stored = True
+        self.store.batch.queues.append((queue.id, queue.name, queue.is_paused))
+
+    def _add_queue(self, queue: Queue) -> None:
+        self.queues[queue.name] = queue
+        self._by_number[queue.id] = queue
+        self._last_number = max(self._last_number, queue.id)
+
+    # Start
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        for number, name, is_paused, rows in snapshot.queues:
+            last_key = self.store.last_key(number)
+            queue = Queue(number, name, self.store, last_key=last_key, rows=rows)
+            queue.is_paused, queue.is_stored, queue.is_listed = is_paused, True, rows > 0
+            self._add_queue(queue)
+        for reservation in snapshot.reservations:
+            self._restore_reservation(reservation)
+        share = GENERATION // max(1, len(self.queues))
+        for queue in self.queues.values():
+            for payload in self.store.newest_payloads(queue.id, share):
+                self._known.add(from_row(0, payload).jid)
+            if self.is_holding:
+                queue.load_all_that_fits()
+                self._maybe_held.update((job.jid, job) for job in queue.head)
+
+    def _restore_reservation(self, row: Reservation) -> None:
+        job = from_row(row.key, row.payload)
+        job.owner, job.wid = row.owner, row.wid
+        job.since, job.reserved_until = row.since, row.reserved_until
+        job.given_back = row.given_back
+        job.is_reservation_stored = True
+        queue = self._by_number[row.key >> SEQUENCE_BITS]
+        queue.skipped.add(row.key)
+        queue.size -= 1
+        if row.is_held:
+            self.working[job.jid] = job
+        else:
+            self._maybe_held[job.jid] = job
+            queue.put_first(job)

@@ -1,0 +1,56 @@
+"""The database: its tables, its version, and how an older one becomes the present one."""
+
+import sqlite3
+
+APPLICATION_ID = 0x4D48_4252  # "MHBR": tells our files from other people's
+PAGE_BYTES = 8192
+
+# A job's key is its queue's number and a sequence that only grows, so a queue is a range of keys:
+# pushes append, FETCH reads forward, and no second index has to be kept.
+SEQUENCE_BITS = 40
+
+_FIRST = """
+CREATE TABLE queues (
+    id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE,
+    is_paused INTEGER NOT NULL, rows INTEGER NOT NULL
+);
+CREATE TABLE jobs (key INTEGER PRIMARY KEY, payload BLOB NOT NULL);
+CREATE TABLE reservations (
+    key INTEGER PRIMARY KEY, is_held INTEGER NOT NULL, owner TEXT, wid TEXT NOT NULL,
+    since REAL NOT NULL, reserved_until REAL NOT NULL, given_back INTEGER NOT NULL
+);
+CREATE TABLE sets (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, at REAL NOT NULL,
+    jid TEXT NOT NULL, jobtype TEXT NOT NULL, payload BLOB NOT NULL
+);
+CREATE INDEX sets_by_time ON sets (kind, at);
+CREATE INDEX sets_by_jid ON sets (jid);
+CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+# The n-th script brings a database from version n to n + 1. Never change one that was released.
+MIGRATIONS = (_FIRST,)
+VERSION = len(MIGRATIONS)
+
+
+class UnusableDatabase(Exception):
+    """The file cannot be used; the message says why, and nothing was written to it."""
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Check that the file is ours and bring it to the present version."""
+    try:
+        version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+        is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+        application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    except sqlite3.DatabaseError as error:
+        raise UnusableDatabase(f"it is damaged: {error}") from error
+    if not is_empty and application != APPLICATION_ID:
+        raise UnusableDatabase("it is a database of some other program")
+    if version > VERSION:
+        raise UnusableDatabase(f"it was written by a later release (version {version})")
+    for step in range(version, VERSION):
+        connection.executescript(
+            f"BEGIN; {MIGRATIONS[step]}; PRAGMA application_id = {APPLICATION_ID};"
+            f" PRAGMA user_version = {step + 1}; COMMIT;"
+        )

@@ -1,0 +1,331 @@
+"""Connections: lines in, answers out in the order of their commands, neither without bound."""
+
+import asyncio
+import hmac
+import secrets
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+import msgspec
+
+from broker.answers import Answer
+from broker.clients import Clients, Hello, Worker
+from broker.jobs import Refused, StoredJob
+from broker.manager import FETCH_BLOCKS_S
+from broker.queues import Queue, Waiter
+from broker.verbs import NOTHING, Verbs, bulk, error
+from shared.faktory.handshake import password_hash
+
+HELLO_WITHIN_S = 2.0
+MAX_HELLO_BYTES = 8192
+# Above this, a client that does not read is not served until it has read.
+WRITE_BUFFER_BYTES = 1024 * 1024
+# Hashing a password is slow on purpose; a salt serves all who connect within a second.
+SALT_FOR_S = 1.0
+HASH_ITERATIONS = 4000
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+
+_ACK_START = b'ACK {"jid":"'
+_ACK_END = b'"}\r'
+_FETCH = b"FETCH "
+_decode_hello = msgspec.json.Decoder(Hello).decode
+
+
+class Gate:
+    """The password check. State: the present salt with the hash that it asks for."""
+
+    def __init__(self, password: str) -> None:
+        self._password = password
+        self._salt = ""
+        self._expected = ""
+        self._made_at = 0.0
+
+    def greeting(self, now: float) -> tuple[bytes, str, str]:
+        """The HI line, and what must be answered to it by its salt."""
+        if not self._password:
+            return b'+HI {"v":2,"mh":1}\r\n', "", ""
+        if now - self._made_at >= SALT_FOR_S:
+            self._made_at = now
+            self._salt = secrets.token_hex(8)
+            self._expected = password_hash(self._password, self._salt, HASH_ITERATIONS)
+        line = f'+HI {{"v":2,"i":{HASH_ITERATIONS},"s":"{self._salt}","mh":1}}\r\n'
+        return line.encode(), self._salt, self._expected
+
+    def lets_in(self, hello: Hello, salt: str, expected: str) -> bool:
+        if not self._password:
+            return True
+        if (hello.v or 1) < 2:
+            expected = password_hash(self._password, salt, 1)
+        return hmac.compare_digest((hello.pwdhash or "").encode(), expected.encode())
+
+
+class Server:
+    """What all connections share."""
+
+    def __init__(self, verbs: Verbs, clients: Clients, *, password: str, max_line: int) -> None:
+        self.verbs = verbs
+        self.clients = clients
+        self.gate = Gate(password)
+        self.max_line_bytes = max_line
+        self.open: set[Connection] = set()
+        self._listener: asyncio.Server | None = None
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
+        """Returns the port, which the system chooses when it is 0."""
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(
+            lambda: Connection(self), host, port, ssl=tls, backlog=4096
+        )
+        return cast("int", self._listener.sockets[0].getsockname()[1])
+
+    def stop_listening(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+
+    def close_all(self) -> None:
+        for connection in list(self.open):
+            connection.close()
+
+
+class Connection(asyncio.Protocol):
+    """State: lines that wait for their turn, answers that wait for theirs, FETCHes that wait for
+    a job (only the first of them is offered one, so that answers keep their order)."""
+
+    def __init__(self, server: Server) -> None:
+        self.hello = Hello()
+        self.owner: str | None = None
+        self.wid = ""
+        self._server = server
+        self._verbs = server.verbs
+        self._manager = server.verbs.manager
+        self._worker: Worker | None = None
+        self._is_welcome = False
+        self._is_choked = False
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+        self._lines: deque[bytes] = deque()
+        self._ready: list[bytes] = []
+        self._answers: deque[Answer] = deque()
+        self._fetches: deque[tuple[Answer, Sequence[Queue], float]] = deque()
+        self._waiter: Waiter | None = None
+        self._is_working = False
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in KEEPALIVE:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._server.open.add(self)
+        line, self._salt, self._expected = self._server.gate.greeting(time.time())
+        self._transport.write(line)
+        loop = asyncio.get_running_loop()
+        self._hello_timer = loop.call_later(HELLO_WITHIN_S, self._transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        self._hello_timer.cancel()
+        self._server.open.discard(self)
+        self._lines.clear()
+        self._fetches.clear()
+        if self._waiter is not None:
+            self._manager.stop_waiting(self._waiter)
+            self._waiter = None
+        if self._is_welcome:
+            self._verbs.connections -= 1
+            self._server.clients.disconnected(self, time.time())
+
+    def data_received(self, data: bytes) -> None:
+        lines = data.split(b"\n")
+        if len(lines) == 1:
+            self._keep_rest(data)
+            return
+        if self._rest:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest.clear()
+            self._rest_bytes = 0
+        last = lines.pop()
+        self._lines.extend(lines)
+        self._work()
+        if last:
+            self._keep_rest(last)
+
+    def pause_writing(self) -> None:
+        self._is_choked = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_choked = False
+        self._transport.resume_reading()
+        self._work()
+        if self._waiter is not None:
+            self._manager.serve(self._waiter.queues)
+
+    # For verbs
+
+    def reply(self, data: bytes) -> None:
+        if self._answers:
+            answer = self.reply_later(data)
+            answer.is_ready = True
+        else:
+            self._ready.append(data)
+
+    def reply_later(self, data: bytes = b"") -> Answer:
+        answer = Answer(data, self.flush)
+        self._answers.append(answer)
+        return answer
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    # For the manager
+
+    def can_take(self) -> bool:
+        return not self._is_choked and not self._transport.is_closing()
+
+    def deliver(self, job: StoredJob | None) -> None:
+        """The FETCH in front has its answer; see what those behind it get."""
+        self._waiter = None
+        now = time.time()
+        self._answer_fetch(job)
+        while self._fetches:
+            _, queues, read_at = self._fetches[0]
+            job = None if self._is_quiet() else self._manager.take(queues, self, now)
+            if job is None and now - read_at < FETCH_BLOCKS_S:
+                self._wait(queues, now)
+                break
+            self._answer_fetch(job)
+        self.flush()
+
+    def end_fetches(self) -> None:
+        """The worker is quiet: it gets nothing more, and need not wait to know."""
+        if self._waiter is not None:
+            self._manager.stop_waiting(self._waiter)
+            self._waiter = None
+        while self._fetches:
+            self._answer_fetch(None)
+        self.flush()
+
+    def fetch(self, queues: Sequence[Queue]) -> None:
+        now = time.time()
+        if not self._fetches and not self._is_quiet():
+            job = self._manager.take(queues, self, now)
+            if job is not None:
+                self.reply(bulk(job.payload))
+                return
+        self._fetches.append((self.reply_later(), queues, now))
+        if self._waiter is None:
+            self._wait(queues, now)
+
+    def _wait(self, queues: Sequence[Queue], now: float) -> None:
+        # A quiet worker waits for no queue: only for the time to pass.
+        self._waiter = self._manager.wait(() if self._is_quiet() else queues, self, now)
+
+    def _answer_fetch(self, job: StoredJob | None) -> None:
+        answer, _, _ = self._fetches.popleft()
+        answer.data = NOTHING if job is None else bulk(job.payload)
+        answer.is_ready = True
+
+    def _is_quiet(self) -> bool:
+        return self._worker is not None and self._worker.state > 0
+
+    # Lines
+
+    def _keep_rest(self, data: bytes) -> None:
+        self._rest.append(data)
+        self._rest_bytes += len(data)
+        limit = self._server.max_line_bytes if self._is_welcome else MAX_HELLO_BYTES
+        if self._rest_bytes > limit:
+            self._refuse_and_close(f"a line of more than {limit} bytes")
+
+    def _work(self) -> None:
+        """Run the lines that are there, as long as the client reads its answers. ACKs that follow
+        each other are settled together."""
+        if self._is_working:
+            return
+        self._is_working = True
+        lines = self._lines
+        acks: list[str] = []
+        while lines and not self._is_choked:
+            line = lines.popleft()
+            if line.startswith(_ACK_START) and (jid := _plain_jid(line)) and self._is_welcome:
+                acks.append(jid)
+                continue
+            if acks:
+                self._verbs.acknowledge(self, acks)
+                acks = []
+            self._run_line(line[:-1] if line.endswith(b"\r") else line)
+            if len(self._ready) > 64:
+                self.flush()
+        if acks:
+            self._verbs.acknowledge(self, acks)
+        self._is_working = False
+        self.flush()
+
+    def _run_line(self, line: bytes) -> None:
+        if not self._is_welcome:
+            self._greet(line)
+        elif line.startswith(_FETCH):
+            self._fetch_line(line[len(_FETCH) :])
+        elif len(line) > self._server.max_line_bytes:
+            self._refuse_and_close(f"a line of more than {self._server.max_line_bytes} bytes")
+        else:
+            self._verbs.run(self, line)
+
+    def _fetch_line(self, names: bytes) -> None:
+        self._verbs.commands += 1
+        try:
+            self._verbs.fetch(self, names)
+        except Refused as refusal:
+            self.reply(error(str(refusal)))
+
+    def _greet(self, line: bytes) -> None:
+        self._hello_timer.cancel()
+        try:
+            if not line.startswith(b"HELLO {"):
+                raise ValueError("no HELLO")
+            self.hello = _decode_hello(line[6:])
+        except ValueError:
+            self._transport.abort()
+            return
+        if not self._server.gate.lets_in(self.hello, self._salt, self._expected):
+            self._refuse_and_close("Invalid password")
+            return
+        self._is_welcome = True
+        self.owner, self.wid = self.hello.owner, self.hello.wid or ""
+        self._worker = self._server.clients.connected(self, time.time())
+        self._verbs.connections += 1
+        self.reply(b"+OK\r\n")
+
+    def _refuse_and_close(self, why: str) -> None:
+        self._lines.clear()
+        self._rest.clear()
+        self.reply(error(why))
+        self.close()
+
+    def flush(self) -> None:
+        """Write the answers that are ready, up to the first that is not."""
+        answers, ready = self._answers, self._ready
+        while answers and answers[0].is_ready:
+            ready.append(answers.popleft().data)
+        if ready and not self._transport.is_closing():
+            self._transport.write(b"".join(ready))
+        ready.clear()
+
+
+def _plain_jid(line: bytes) -> str | None:
+    """The jid of an ACK as most clients write it; None for one that needs a JSON parser."""
+    jid = line[len(_ACK_START) : -len(_ACK_END)]
+    if line.endswith(_ACK_END) and jid.isascii() and b'"' not in jid and b"\\" not in jid:
+        return jid.decode()
+    return None

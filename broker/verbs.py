@@ -1,0 +1,378 @@
+"""Faktory's commands: a line in, an answer out. No business logic, as in Faktory's own layer.
+
+Error texts are Faktory's where clients match on them.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import orjson
+
+from broker.answers import Caller
+from broker.clients import STATES, Clients
+from broker.jobs import Refused, decode_many, decode_one, parse_time, utc_text
+from broker.manager import MOVED_AT_ONCE, Manager
+from broker.queues import Queue
+from broker.store import SET_NAMES
+
+OK = b"+OK\r\n"
+NOTHING = b"$-1\r\n"
+# What we are compatible with; some clients look at it.
+FAKTORY_VERSION = "1.10.0"
+MAX_CACHED_FETCHES = 1024
+_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+class Fail(msgspec.Struct):
+    jid: str = ""
+    errtype: str | None = None
+    message: str | None = None
+    backtrace: list[str] | None = None
+
+
+class Beat(msgspec.Struct):
+    wid: str = ""
+    current_state: str | None = None
+    rss_kb: int = 0
+
+
+class Held(msgspec.Struct):
+    wid: str
+    jids: set[str]
+
+
+class Filter(msgspec.Struct):
+    jids: list[str] | None = None
+    regexp: str | None = None
+    jobtype: str | None = None
+
+
+class Mutation(msgspec.Struct):
+    cmd: str = ""
+    target: str = ""
+    filter: Filter | None = None
+
+
+_decode_fail = msgspec.json.Decoder(Fail).decode
+_decode_beat = msgspec.json.Decoder(Beat).decode
+_decode_held = msgspec.json.Decoder(Held).decode
+_decode_ack = msgspec.json.Decoder(dict[str, str]).decode
+_decode_mutation = msgspec.json.Decoder(Mutation).decode
+
+
+def bulk(payload: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n" % (len(payload), payload)
+
+
+def error(text: str) -> bytes:
+    return b"-ERR " + text.replace("\r", " ").replace("\n", " ").encode() + b"\r\n"
+
+
+class Verbs:
+    """State: what FETCH lines mean, remembered; how many commands there were."""
+
+    def __init__(self, manager: Manager, clients: Clients) -> None:
+        self.commands = 0
+        self.connections = 0
+        self.started_at = time.time()
+        self.manager = manager
+        self._clients = clients
+        self._fetch_lines: dict[bytes, list[Queue]] = {}
+        self._forgotten_queues = 0
+        self._mutations: set[asyncio.Task[None]] = set()
+        self._verbs: dict[bytes, Callable[[Caller, bytes], None]] = {
+            b"PUSH": self._push,
+            b"PUSHB": self._push_bulk,
+            b"FETCH": self.fetch,
+            b"ACK": self._ack,
+            b"FAIL": self._fail,
+            b"BEAT": self._beat,
+            b"INFO": self._info,
+            b"FLUSH": self._flush,
+            b"QUEUE": self._queue,
+            b"MUTATE": self._mutate,
+            b"HELD": self._held,
+            b"END": self._end,
+            b"TRACK": self._refuse_paid("tracking"),
+            b"BATCH": self._refuse_paid("batch"),
+        }
+
+    def run(self, caller: Caller, line: bytes) -> None:
+        verb, _, rest = line.partition(b" ")
+        action = self._verbs.get(verb)
+        if action is None:
+            caller.reply(error(f"unknown command {verb[:100].decode('utf-8', 'replace')}"))
+            return
+        self.commands += 1
+        try:
+            action(caller, rest)
+        except Refused as refusal:
+            caller.reply(error(str(refusal)))
+
+    # Jobs
+
+    def _push(self, caller: Caller, rest: bytes) -> None:
+        jobs = [_decode(decode_one, rest, "invalid JSON: ")]
+        answer = caller.reply_later()
+        try:
+            reasons = self.manager.push(
+                jobs, answer.ready, lambda why: answer.give(error(f"{why}: the job was not stored"))
+            )
+        except Refused as refusal:
+            answer.give(error(str(refusal)))
+            return
+        answer.data = error(next(iter(reasons.values()))) if reasons else OK
+
+    def _push_bulk(self, caller: Caller, rest: bytes) -> None:
+        jobs = _decode(decode_many, rest, "invalid JSON: ")
+        answer = caller.reply_later()
+        try:
+            reasons = self.manager.push(
+                jobs, answer.ready, lambda why: answer.give(error(f"{why}: no job was stored"))
+            )
+        except Refused as refusal:
+            answer.give(error(str(refusal)))
+            return
+        answer.data = bulk(orjson.dumps(reasons))
+
+    def fetch(self, caller: Caller, rest: bytes) -> None:
+        queues = self._fetch_lines.get(rest)
+        if queues is None or self._forgotten_queues != self.manager.forgotten_queues:
+            queues = self._remember_fetch(rest)
+        caller.fetch(queues)
+
+    def _remember_fetch(self, rest: bytes) -> list[Queue]:
+        if not rest:
+            raise Refused("must call fetch with at least one queue")
+        if (
+            len(self._fetch_lines) >= MAX_CACHED_FETCHES
+            or self._forgotten_queues != self.manager.forgotten_queues
+        ):
+            self._fetch_lines.clear()
+            self._forgotten_queues = self.manager.forgotten_queues
+        queues = self.manager.queues_of(_text(rest).split(" "))
+        self._fetch_lines[rest] = queues
+        return queues
+
+    def acknowledge(self, caller: Caller, jids: list[str]) -> None:
+        """A run of ACKs: one entry in the batch, one answer."""
+        self.commands += len(jids)
+        self.manager.acknowledge(jids)
+        answer = caller.reply_later(OK * len(jids))
+        self.manager.store.batch.when_stored.append(answer.ready)
+
+    def _ack(self, caller: Caller, rest: bytes) -> None:
+        jid = _decode(_decode_ack, rest, "invalid ACK ").get("jid")
+        if jid is None:
+            raise Refused(f"invalid ACK {_text(rest)}")
+        self.commands -= 1
+        self.acknowledge(caller, [jid])
+
+    def _fail(self, caller: Caller, rest: bytes) -> None:
+        failure = _decode(_decode_fail, rest, "invalid FAIL ")
+        if not failure.jid:
+            raise Refused("missing JID")
+        self.manager.fail(
+            failure.jid, failure.errtype or "", failure.message or "", failure.backtrace or []
+        )
+        self._ok_when_stored(caller)
+
+    def _held(self, caller: Caller, rest: bytes) -> None:
+        """Ours: the connection of this worker id broke, and its client has these jobs."""
+        held = _decode(_decode_held, rest, "invalid HELD ")
+        worker = self._clients.workers.get(held.wid)
+        for peer in list(worker.peers) if worker else ():
+            peer.close()
+        self.manager.give_back_unheld(held.wid, held.jids)
+        self._ok_when_stored(caller)
+
+    # Workers
+
+    def _beat(self, caller: Caller, rest: bytes) -> None:
+        beat = _decode(_decode_beat, rest, "invalid BEAT ")
+        worker = self._clients.beat(beat.wid, beat.current_state, beat.rss_kb, time.time())
+        if worker is None:
+            raise Refused(f"unknown worker {beat.wid}")
+        state = STATES[worker.state]
+        caller.reply(bulk(orjson.dumps({"state": state})) if state else OK)
+
+    def _end(self, caller: Caller, rest: bytes) -> None:
+        del rest
+        caller.close()
+
+    # The server
+
+    def _info(self, caller: Caller, rest: bytes) -> None:
+        del rest
+        caller.reply(bulk(orjson.dumps(self.state())))
+
+    def state(self) -> dict[str, Any]:
+        """What INFO and /stats say, in Faktory's shape."""
+        manager, now = self.manager, time.time()
+        queues = {queue.name: queue.size for queue in manager.listed_queues()}
+        sets = {name: manager.counters[name] for name in SET_NAMES}
+        return {
+            "now": utc_text(now),
+            "server_utc_time": datetime.fromtimestamp(now, UTC).strftime("%H:%M:%S UTC"),
+            "faktory": {
+                "queues": queues,
+                "sets": sets | {"working": len(manager.working)},
+                "tasks": {
+                    "Busy": {"size": len(manager.working), "reaped": manager.expired_reservations},
+                    "Workers": {"size": len(self._clients.workers), "reaped": self._clients.reaped},
+                    **{name.title(): {"size": size} for name, size in sets.items()},
+                },
+                "total_enqueued": sum(queues.values()),
+                "total_failures": manager.counters["failures"],
+                "total_processed": manager.counters["processed"],
+                "total_queues": len(queues),
+            },
+            "server": {
+                "description": "Manyhands broker",
+                "faktory_version": FAKTORY_VERSION,
+                "uptime": int(now - self.started_at),
+                "connections": self.connections,
+                "command_count": self.commands,
+                "used_memory_mb": resident_kb() // 1024,
+            },
+        }
+
+    def _flush(self, caller: Caller, rest: bytes) -> None:
+        del rest
+        self.manager.flush()
+        self._ok_when_stored(caller)
+
+    # QUEUE
+
+    def _queue(self, caller: Caller, rest: bytes) -> None:
+        action, *names = _text(rest).split(" ")
+        action = action.upper()
+        if action == "LATENCY":
+            caller.reply(bulk(orjson.dumps(self._latencies(names))))
+            return
+        if action not in ("PAUSE", "RESUME", "REMOVE"):
+            raise Refused(f"no such QUEUE subcommand: {action}")
+        if not names:
+            raise Refused("internal error")
+        manager = self.manager
+        if names == ["*"]:
+            names = [queue.name for queue in manager.listed_queues()]
+        for queue in [manager.queues[name] for name in names if name in manager.queues]:
+            if action == "REMOVE":
+                manager.remove(queue)
+            elif queue.is_listed:
+                manager.pause(queue, is_paused=action == "PAUSE")
+        self._ok_when_stored(caller)
+
+    def _latencies(self, names: list[str]) -> dict[str, float]:
+        if names == ["*"]:
+            raise Refused("QUEUE LATENCY does not support wildcards")
+        return {name: self.latency_s(name) for name in names}
+
+    def latency_s(self, name: str) -> float:
+        """The age of a queue's oldest job."""
+        queue = self.manager.queues.get(name)
+        oldest = queue.oldest() if queue else None
+        if oldest is None:
+            return 0.0
+        enqueued_at = decode_one(oldest.payload).enqueued_at
+        return max(0.0, time.time() - parse_time(enqueued_at or "", "enqueued_at"))
+
+    # MUTATE
+
+    def _mutate(self, caller: Caller, rest: bytes) -> None:
+        if not rest or b" " in rest:
+            raise Refused("invalid format")
+        mutation = _decode(_decode_mutation, rest, "")
+        if mutation.cmd not in ("clear", "kill", "discard", "requeue"):
+            raise Refused("unknown mutate operation")
+        if mutation.target not in SET_NAMES:
+            raise Refused("invalid target for mutation command")
+        if mutation.cmd == "clear" or (mutation.cmd == "discard" and mutation.filter is None):
+            self.manager.clear_set(mutation.target)
+            self._ok_when_stored(caller)
+            return
+        answer = caller.reply_later(OK)
+        task = asyncio.get_running_loop().create_task(self._mutate_pages(mutation))
+        self._mutations.add(task)
+        task.add_done_callback(self._mutations.discard)
+        task.add_done_callback(lambda _: self.manager.store.batch.when_stored.append(answer.ready))
+
+    async def _mutate_pages(self, mutation: Mutation) -> None:
+        """A large set takes many pages, and others have their turn between them."""
+        act = {"kill": self.manager.kill, "discard": self.manager.discard}.get(
+            mutation.cmd, self.manager.requeue
+        )
+        where, parameters = _condition(mutation.filter)
+        after = 0
+        while True:
+            rows = self.manager.store.find(
+                mutation.target, where, parameters, after=after, limit=MOVED_AT_ONCE
+            )
+            if not rows:
+                return
+            act(self.manager.without_leaving(rows))
+            after = rows[-1].id
+            await asyncio.sleep(0)
+
+    def _ok_when_stored(self, caller: Caller) -> None:
+        answer = caller.reply_later(OK)
+        self.manager.store.batch.when_stored.append(answer.ready)
+
+    def _refuse_paid(self, what: str) -> Callable[[Caller, bytes], None]:
+        def refuse(caller: Caller, rest: bytes) -> None:
+            del caller, rest
+            raise Refused(f"{what} subsystem is only available in Faktory Enterprise")
+
+        return refuse
+
+
+def _condition(chosen: Filter | None) -> tuple[str, list[Any]]:
+    """As Faktory: jids alone if there are any, else the pattern and the type."""
+    if chosen is None:
+        return "1", []
+    if chosen.jids:
+        return "jid IN (SELECT value FROM json_each(?))", [orjson.dumps(chosen.jids).decode()]
+    conditions, parameters = ["1"], []
+    if chosen.regexp:
+        conditions.append("CAST(payload AS TEXT) GLOB ?")
+        parameters.append(_glob(chosen.regexp))
+    if chosen.jobtype:
+        conditions.append("jobtype = ?")
+        parameters.append(chosen.jobtype)
+    return " AND ".join(conditions), parameters
+
+
+def _glob(pattern: str) -> str:
+    """Redis escapes by a backslash, SQLite by brackets."""
+    result, position = "", 0
+    while position < len(pattern):
+        if pattern[position] == "\\" and position + 1 < len(pattern):
+            position += 1
+            result += f"[{pattern[position]}]"
+        else:
+            result += pattern[position]
+        position += 1
+    return result
+
+
+def _decode(decoder: Callable[[bytes], Any], data: bytes, complaint: str) -> Any:
+    try:
+        return decoder(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+        said = str(problem) if complaint in ("", "invalid JSON: ") else _text(data[:200])
+        raise Refused(complaint + said) from None
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def resident_kb() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_KB
