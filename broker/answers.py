@@ -28,6 +28,9 @@ class Answer:
 class Caller(Protocol):
     """Answers go out in the order in which they were asked for here."""
 
+    @property
+    def owner(self) -> str | None: ...
+
     def reply(self, data: bytes) -> None: ...
 
     def reply_later(self, data: bytes = b"") -> Answer: ...

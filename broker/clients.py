@@ -39,7 +39,7 @@ class Peer(Protocol):
 
     hello: Hello
 
-    def close(self) -> None: ...
+    def abort(self) -> None: ...
 
     def end_fetches(self) -> None: ...
 
@@ -109,7 +109,7 @@ class Clients:
         for worker in [w for w in self.workers.values() if now - w.beat_at > SILENT_AFTER_S]:
             self.reaped += 1
             for peer in list(worker.peers):
-                peer.close()
+                peer.abort()
 
     def take_gone(self, now: float) -> list[str]:
         """Owners whose time to come back is over; each is named once."""

@@ -49,7 +49,8 @@ class StoredJob(msgspec.Struct, gc=False, eq=False):
     """A job that is in memory: at the head of its queue, or in somebody's hands.
 
     `key` is its row: the queue's number and a sequence (store.py). `owner` is the process that has
-    it, `wid` the worker id of the connection that it went out on; times are Unix times.
+    it, `wid` the worker id of the connection that it went out on; times are Unix times. A row about
+    it in `reservations` says who has it now, or only who had it.
     """
 
     key: int
@@ -62,6 +63,7 @@ class StoredJob(msgspec.Struct, gc=False, eq=False):
     reserved_until: float = 0.0
     given_back: int = 0
     is_reservation_stored: bool = False
+    is_holder_stored: bool = False
     is_settled: bool = False
 
 
@@ -133,11 +135,12 @@ def due_time(job: WireJob) -> float:
 def parse_time(text: str, field: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        if moment.tzinfo is None:
+            raise Refused(f"invalid timestamp for '{field}': \"{text}\": it has no time zone")
+        # In UTC it must still be within the years that can be written.
+        return moment.astimezone(UTC).timestamp()
+    except (ValueError, OverflowError):
         raise Refused(f"invalid timestamp for '{field}': \"{text}\"") from None
-    if moment.tzinfo is None:
-        raise Refused(f"invalid timestamp for '{field}': \"{text}\": it has no time zone")
-    return moment.timestamp()
 
 
 def expires_at(payload: bytes) -> float | None:

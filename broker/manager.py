@@ -116,12 +116,13 @@ class Manager:
             stored()
 
         def forget(reason: str) -> None:
-            self.counters["scheduled"] -= len(set_rows)
+            # Never below 0: they may have been cleared in the meantime.
+            self.counters["scheduled"] = max(0, self.counters["scheduled"] - len(set_rows))
             for jid in (*arrivals.jids(), *(row.jid for row in set_rows)):
                 self._known.discard(jid)
             refused(reason)
 
-        self.store.batch.pushes.append(Push(arrivals.rows, set_rows, make_visible, forget))
+        self.store.push(Push(arrivals.rows, set_rows, make_visible, forget))
         return reasons
 
     def _arrive(self, arrivals: Arrivals, jid: str, wire: WireJob) -> None:
@@ -140,6 +141,8 @@ class Manager:
             if queue.generation == generation:
                 queue.stored(jobs)
                 self._serve(queue)
+            else:
+                self._forget(jobs)
 
     # Fetching
 
@@ -162,14 +165,22 @@ class Manager:
                 if (end := expires_at(job.payload)) is not None and end <= now:
                     self._drop_expired(job)
                     continue
-                seconds = job.reserve_for or DEFAULT_RESERVE_FOR_S
-                job.owner = client.owner
-                job.wid = client.wid
-                job.since = now
-                job.reserved_until = now + min(max(seconds, MIN_RESERVE_FOR_S), MAX_RESERVE_FOR_S)
-                self.working[job.jid] = job
+                if job.jid in self.working:
+                    # Pushed anew while it was dead, and then requeued: it is one job.
+                    self._settle(job)
+                    continue
+                self._reserve(job, client.owner, client.wid, now)
                 return job
         return None
+
+    def _reserve(self, job: StoredJob, owner: str | None, wid: str, now: float) -> None:
+        seconds = job.reserve_for or DEFAULT_RESERVE_FOR_S
+        job.owner = owner
+        job.wid = wid
+        job.since = now
+        job.reserved_until = now + min(max(seconds, MIN_RESERVE_FOR_S), MAX_RESERVE_FOR_S)
+        job.is_holder_stored = False
+        self.working[job.jid] = job
 
     def wait(self, queues: Sequence[Queue], client: Client, now: float) -> Waiter:
         waiter = Waiter(client, queues, now + FETCH_BLOCKS_S)
@@ -193,16 +204,11 @@ class Manager:
 
     def _serve(self, queue: Queue) -> None:
         """Hand jobs to those who wait for this queue, the one that has waited longest first."""
-        if not queue.waiters or queue.is_paused:
-            return
         now = time.time()
-        for waiter in [w for w in queue.waiters if w.client.can_take()]:
-            if not queue.size:
-                return
-            if not waiter.is_open:
-                continue
-            job = self.take(waiter.queues, waiter.client, now)
-            if job is None:
+        while queue.size and not queue.is_paused:
+            waiter = next((w for w in queue.waiters if w.client.can_take()), None)
+            job = waiter and self.take(waiter.queues, waiter.client, now)
+            if waiter is None or job is None:
                 return
             self.stop_waiting(waiter)
             waiter.client.deliver(job)
@@ -276,14 +282,22 @@ class Manager:
         """A process is gone: others get what it had."""
         self._give_back([job for job in self.working.values() if job.owner == owner])
 
-    def give_back_unheld(self, wid: str, held: set[str]) -> int:
-        """A connection broke; its client says which jobs it has, so the others never arrived."""
+    def keep_held(self, wid: str, held: set[str], owner: str | None) -> None:
+        """A connection broke; its client says which jobs it has. The others that went out on it
+        never arrived; and one that is queued, because we crashed and forgot whose it was, is not
+        handed out again."""
         lost = [job for job in self.working.values() if job.wid == wid and job.jid not in held]
+        for jid in held & self._maybe_held.keys():
+            job = self._withdraw(jid)
+            assert job is not None
+            mine = StoredJob(job.key, jid, job.reserve_for, job.payload, given_back=job.given_back)
+            mine.is_reservation_stored = job.is_reservation_stored
+            self._reserve(mine, owner, wid, time.time())
         self._give_back(lost)
-        return len(lost)
 
     def _give_back(self, jobs: list[StoredJob]) -> None:
-        for job in jobs:
+        # Each goes in front of all others: the one that went out first must be the last.
+        for job in reversed(jobs):
             del self.working[job.jid]
             self.given_back += 1
             job.given_back += 1
@@ -294,11 +308,14 @@ class Manager:
                 continue
             self._store_reservation(job, is_held=False)
             self._maybe_held[job.jid] = job
-            self._by_number[job.key >> SEQUENCE_BITS].put_first(job)
+            queue = self._by_number[job.key >> SEQUENCE_BITS]
+            queue.is_listed = True
+            queue.put_first(job)
         self.serve(self.queues.values())
 
     def _store_reservation(self, job: StoredJob, *, is_held: bool) -> None:
         job.is_reservation_stored = True
+        job.is_holder_stored = is_held
         self.store.batch.reservations.append(
             (job.key, is_held, job.owner, job.wid, job.since, job.reserved_until, job.given_back)
         )
@@ -307,7 +324,7 @@ class Manager:
 
     def store_reservations(self, now: float, after_s: float = RESERVATION_STORED_AFTER_S) -> None:
         for job in self.working.values():
-            if not job.is_reservation_stored and now - job.since >= after_s:
+            if not job.is_holder_stored and now - job.since >= after_s:
                 self._store_reservation(job, is_held=True)
 
     def end_reservations(self, now: float) -> None:
@@ -349,9 +366,14 @@ class Manager:
     # Sets
 
     def clear_set(self, kind: str) -> None:
-        self.store.batch.count(kind, -self.counters[kind])
         self.counters[kind] = 0
-        self.store.run_alone("DELETE FROM sets WHERE kind = ?", kind)
+        if kind != "dead":
+            # Which jids they were is on disk; to forget a push is better than to swallow one.
+            self._known.clear()
+        self.store.run_alone(
+            ("DELETE FROM sets WHERE kind = ?", (kind,)),
+            ("UPDATE counters SET value = 0 WHERE name = ?", (kind,)),
+        )
 
     def rows_of(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
         """A page of a set, without what is on its way out of it."""
@@ -371,8 +393,9 @@ class Manager:
         for row in rows:
             wire = decode_one(row.payload)
             wire.enqueued_at = now_text
-            self._known.add(row.jid)
-            self._arrive(arrivals, row.jid, wire)
+            jid = wire.jid or row.jid
+            self._known.add(jid)
+            self._arrive(arrivals, jid, wire)
         batch = self.store.batch
         batch.rows.extend(arrivals.rows)
         batch.when_stored.append(lambda: self._make_visible(arrivals))
@@ -414,18 +437,23 @@ class Manager:
     def remove(self, queue: Queue) -> None:
         """Forget a queue's jobs; those in hand stay in hand."""
         in_hand = {job.key for job in self.working.values()}
-        for job in queue.head:
-            self._known.discard(job.jid)
+        if queue.size > len(queue.head):
+            self._known.clear()
+        self._forget(queue.head)
         queue.clear()
         first, end = queue.id << SEQUENCE_BITS, (queue.id + 1) << SEQUENCE_BITS
         kept = [key for key in in_hand if first < key < end]
         listed = ",".join(map(str, kept))
         self.store.run_alone(
-            f"DELETE FROM jobs WHERE key > ? AND key < ? AND key NOT IN ({listed})", first, end
+            (f"DELETE FROM jobs WHERE key > ? AND key < ? AND key NOT IN ({listed})", (first, end)),
+            ("UPDATE queues SET is_paused = 0, rows = ? WHERE id = ?", (len(kept), queue.id)),
         )
-        self.store.run_alone(
-            "UPDATE queues SET is_paused = 0, rows = ? WHERE id = ?", len(kept), queue.id
-        )
+
+    def _forget(self, jobs: Iterable[StoredJob]) -> None:
+        """Jobs of a queue that was removed."""
+        for job in jobs:
+            self._known.discard(job.jid)
+            self._maybe_held.pop(job.jid, None)
 
     def flush(self) -> None:
         """Forget everything."""
@@ -435,10 +463,11 @@ class Manager:
         self._maybe_held.clear()
         self._known.clear()
         self.counters = dict.fromkeys(self.counters, 0)
-        for table in ("jobs", "reservations", "sets"):
-            self.store.run_alone(f"DELETE FROM {table}")
-        self.store.run_alone("DELETE FROM counters WHERE name != 'closed'")
-        self.store.run_alone("UPDATE queues SET is_paused = 0, rows = 0")
+        self.store.run_alone(
+            *((f"DELETE FROM {table}", ()) for table in ("jobs", "reservations", "sets")),
+            ("DELETE FROM counters WHERE name != 'closed'", ()),
+            ("UPDATE queues SET is_paused = 0, rows = 0", ()),
+        )
 
     def listed_queues(self) -> list[Queue]:
         """Those that were pushed to; a FETCH alone does not make a queue."""
@@ -473,11 +502,17 @@ class Manager:
         for number, name, is_paused, rows in snapshot.queues:
             last_key = self.store.last_key(number)
             queue = Queue(number, name, self.store, last_key=last_key, rows=rows)
-            queue.is_paused, queue.is_stored, queue.is_listed = is_paused, True, rows > 0
+            queue.is_paused, queue.is_stored = is_paused, True
+            # A paused queue without jobs must be there to be resumed.
+            queue.is_listed = rows > 0 or is_paused
             self._add_queue(queue)
-        for reservation in snapshot.reservations:
-            self._restore_reservation(reservation)
-        share = GENERATION // max(1, len(self.queues))
+        held = [row for row in snapshot.reservations if row.is_held]
+        given_back = [row for row in snapshot.reservations if not row.is_held]
+        for row in (*held, *reversed(given_back)):
+            self._restore_reservation(row)
+        share = GENERATION // (1 + len(self.queues))
+        for jid in self.store.newest_in_sets(share):
+            self._known.add(jid)
         for queue in self.queues.values():
             for payload in self.store.newest_payloads(queue.id, share):
                 self._known.add(from_row(0, payload).jid)
@@ -491,6 +526,7 @@ class Manager:
         job.since, job.reserved_until = row.since, row.reserved_until
         job.given_back = row.given_back
         job.is_reservation_stored = True
+        job.is_holder_stored = row.is_held
         queue = self._by_number[row.key >> SEQUENCE_BITS]
         queue.skipped.add(row.key)
         queue.size -= 1

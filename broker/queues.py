@@ -88,15 +88,16 @@ class Queue:
         self.size += 1
 
     def take(self) -> StoredJob | None:
-        if len(self.head) < LOW_JOBS and self._loaded_to < self.last_key:
-            self.load()
-        while self.head:
+        while True:
+            if len(self.head) < LOW_JOBS and self._loaded_to < self.last_key:
+                self.load()
+            if not self.head:
+                return None
             job = self.head.popleft()
             self._head_bytes -= len(job.payload)
             if not job.is_settled:
                 self.size -= 1
                 return job
-        return None
 
     def oldest(self) -> StoredJob | None:
         if not self.head and self._loaded_to < self.last_key:
@@ -120,7 +121,7 @@ class Queue:
             self._page_jobs = max(1, min(PAGE_JOBS, HEAD_BYTES // (page_bytes // len(page) + 1)))
             jobs = [from_row(key, payload) for key, payload in page if key not in self.skipped]
             self.head.extend(jobs)
-            self._head_bytes += page_bytes
+            self._head_bytes += sum(len(job.payload) for job in jobs)
             if jobs:
                 return
 

@@ -12,6 +12,8 @@ from shared.faktory.codec import (
 from shared.jobs import DEFAULT_RETRY
 
 RANDOM_DELAY_S = 30
+# A client may push a job with any count of failures: its next try must still have a date.
+MAX_DELAY_S = 100 * 365 * 24 * 3600
 
 
 class Fate(Enum):
@@ -46,4 +48,4 @@ def fate(job: WireJob) -> Fate:
 
 def retry_delay_s(retry_count: int, random_s: int) -> int:
     """Faktory's formula; `random_s` is 0 to 29."""
-    return int(retry_count**4) + 15 + random_s * (retry_count + 1)
+    return min(int(retry_count**4) + 15 + random_s * (retry_count + 1), MAX_DELAY_S)

@@ -186,7 +186,13 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         self.flush()
+        self._lines.clear()
         self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once: what the client has not read yet, it will not get."""
+        self._lines.clear()
+        self._transport.abort()
 
     # For the manager
 
@@ -275,10 +281,10 @@ class Connection(asyncio.Protocol):
     def _run_line(self, line: bytes) -> None:
         if not self._is_welcome:
             self._greet(line)
-        elif line.startswith(_FETCH):
-            self._fetch_line(line[len(_FETCH) :])
         elif len(line) > self._server.max_line_bytes:
             self._refuse_and_close(f"a line of more than {self._server.max_line_bytes} bytes")
+        elif line.startswith(_FETCH):
+            self._fetch_line(line[len(_FETCH) :])
         else:
             self._verbs.run(self, line)
 
@@ -295,8 +301,8 @@ class Connection(asyncio.Protocol):
             if not line.startswith(b"HELLO {"):
                 raise ValueError("no HELLO")
             self.hello = _decode_hello(line[6:])
-        except ValueError:
-            self._transport.abort()
+        except (ValueError, RecursionError):
+            self.abort()
             return
         if not self._server.gate.lets_in(self.hello, self._salt, self._expected):
             self._refuse_and_close("Invalid password")

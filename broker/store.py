@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,10 +32,15 @@ BALLAST_BYTES = 16 * 1024 * 1024
 CHECKPOINT_PAGES = 4096
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 RETRY_WRITE_S = 0.5
+# A commit costs a sync whatever is in it, so results gather for a moment before they are written:
+# nobody waits for their answer. A push is written at once.
+GATHER_S = 0.003
 # Pages that a drain left unused go back to the file system above this, in steps that take
 # milliseconds.
 FREE_PAGES_KEPT = 8192
 VACUUM_PAGES = 512
+# SQLite refuses a value of a gigabyte: so much is written or read as one at most, or one job.
+STATEMENT_BYTES = 128 * 1024 * 1024
 # Up to this size, a database that was not closed is looked through at start.
 CHECKED_BYTES = 256 * 1024 * 1024
 
@@ -44,6 +49,10 @@ SET_NAMES = ("scheduled", "retries", "dead")
 
 class Loop(Protocol):
     """What the store needs of the event loop."""
+
+    def time(self) -> float: ...
+
+    def call_at(self, when: float, callback: Callable[..., object], *args: Any) -> object: ...
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
 
@@ -128,13 +137,17 @@ class Store:
         self._batches: deque[Batch] = deque([Batch()])
         self._is_writing = False
         self._is_scheduled = False
+        self._is_urgent = False
+        self._sent_at = 0.0
         self._is_closing = False
+        self._is_broken = False
         self._work: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._lock = DirectoryLock(directory)
         try:
             self._writer = _connect(directory / DATABASE, is_full_sync=is_full_sync)
             self._reader = _connect(directory / DATABASE, is_full_sync=is_full_sync)
         except UnusableDatabase as error:
+            self._lock.close()
             raise ConfigError(f"{directory / DATABASE} cannot be used: {error}") from error
         self._reader.execute("PRAGMA query_only = 1")
         # One step gives a whole page of jobs, joined; it must not be decoded to text first.
@@ -150,6 +163,8 @@ class Store:
         was_closed = bool(counters.pop("closed", 1))
         if not was_closed:
             self._check_integrity()
+        # Of jobs that are gone (QUEUE REMOVE). Their keys may be given out again from now on.
+        read("DELETE FROM reservations WHERE key NOT IN (SELECT key FROM jobs)")
         snapshot = Snapshot(
             queues=[
                 (int(number), name, bool(is_paused), int(rows))
@@ -173,11 +188,14 @@ class Store:
         return snapshot
 
     def close(self) -> None:
-        """Wait for what is being written; everything must have been handed over."""
+        """Wait for what is being written. Only if that was everything, the next start need not
+        reckon with results that nobody stored."""
         self._is_closing = True
-        self._work.put(None)
-        self._thread.join()
-        self._set_closed(True)
+        if self._thread.is_alive():
+            self._work.put(None)
+            self._thread.join()
+        if not self._is_broken and len(self._batches) == 1 and self._batches[0] == Batch():
+            self._set_closed(True)
         self._reader.close()
         self._writer.close()
         self._lock.close()
@@ -186,24 +204,38 @@ class Store:
 
     @property
     def batch(self) -> Batch:
-        """The batch that is being filled; it is written soon after this turn of the loop."""
+        """The batch that is being filled; it is written soon."""
         if not self._is_scheduled and not self._is_writing:
             self._is_scheduled = True
-            self._loop.call_soon(self._send)
+            self._loop.call_at(self._sent_at + GATHER_S, self._send)
         return self._batches[-1]
 
-    def run_alone(self, sql: str, *parameters: Any) -> Batch:
-        """A statement that comes after all that was asked before it, and before what follows."""
-        self._batches.append(Batch(statements=[(sql, parameters)]))
-        alone = self.batch
-        self._batches.append(Batch())
-        return alone
+    def push(self, push: Push) -> None:
+        """New jobs are written after this turn of the loop."""
+        self._batches[-1].pushes.append(push)
+        # Among the others: what comes into a queue becomes visible in the order of its keys.
+        self._batches[-1].when_stored.append(push.stored)
+        if not self._is_urgent:
+            self._is_urgent = True
+            if not self._is_writing:
+                self._loop.call_soon(self._send)
+
+    def run_alone(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+        """Statements that come after all that was asked before them, and before what follows."""
+        self._batches.extend((Batch(statements=list(statements)), Batch()))
+        _ = self.batch
 
     def _send(self) -> None:
         self._is_scheduled = False
         if self._is_writing:
             return
+        while self._batches[0] == Batch():
+            if len(self._batches) == 1:
+                return
+            self._batches.popleft()
         self._is_writing = True
+        self._is_urgent = False
+        self._sent_at = self._loop.time()
         self._work.put(self._batches.popleft())
         if not self._batches:
             self._batches.append(Batch())
@@ -211,12 +243,13 @@ class Store:
     def _written(self, batch: Batch) -> None:
         self._is_writing = False
         self.commits += 1
-        for push in batch.pushes:
-            push.stored()
         for callback in batch.when_stored:
             callback()
-        if len(self._batches) > 1 or self._batches[0] != Batch():
+        if len(self._batches) > 1 or self._is_urgent:
             self._send()
+        elif self._batches[0] != Batch():
+            self._is_scheduled = True
+            self._loop.call_at(self._sent_at + GATHER_S, self._send)
 
     def _refused(self, pushes: list[Push], reason: str) -> None:
         for push in pushes:
@@ -229,6 +262,7 @@ class Store:
             try:
                 self._write_until_done(batch)
             except Exception as error:
+                self._is_broken = True
                 self._loop.call_soon_threadsafe(self.on_broken, error)
                 return
             self._loop.call_soon_threadsafe(self._written, batch)
@@ -243,15 +277,17 @@ class Store:
             except sqlite3.OperationalError as error:
                 if self._writer.in_transaction:
                     self._writer.rollback()
-                if not _is_out_of_space(error):
+                if not _is_out_of_space(error) or (self._is_closing and not batch.pushes):
                     raise
                 if not self.is_disk_full:
                     self._log.error("the disk is full: refusing new jobs", reason=str(error))
                 self.is_disk_full = True
                 (self._directory / BALLAST).unlink(missing_ok=True)
                 pushes, batch.pushes = batch.pushes, []
+                stored = {push.stored for push in pushes}
+                batch.when_stored = [call for call in batch.when_stored if call not in stored]
                 self._loop.call_soon_threadsafe(self._refused, pushes, "the disk is full")
-                if not pushes and not self._is_closing:
+                if not pushes:
                     time.sleep(RETRY_WRITE_S)
 
     def _commit(self, batch: Batch) -> None:
@@ -305,6 +341,10 @@ class Store:
         for key, payload in rows:
             places.append((key, at, len(payload)))
             at += len(payload)
+        if at > STATEMENT_BYTES and len(rows) > 1:
+            self._insert_jobs(rows[: len(rows) // 2])
+            self._insert_jobs(rows[len(rows) // 2 :])
+            return
         listed = orjson.dumps(places).decode()
         self._writer.execute(
             "INSERT INTO jobs (key, payload)"
@@ -322,7 +362,10 @@ class Store:
         )
 
     def _insert_set_rows(self, rows: list[SetRow]) -> None:
-        if rows:
+        if len(rows) > 1 and sum(len(row.payload) for row in rows) > STATEMENT_BYTES:
+            self._insert_set_rows(rows[: len(rows) // 2])
+            self._insert_set_rows(rows[len(rows) // 2 :])
+        elif rows:
             listed = [(r.kind, r.at, r.jid, r.jobtype, r.payload.decode()) for r in rows]
             self._writer.execute(
                 "INSERT INTO sets (kind, at, jid, jobtype, payload) SELECT value->>0, value->>1,"
@@ -351,7 +394,7 @@ class Store:
             self._log.info("there is room on the disk again: taking new jobs")
         free = int(self._reader.execute("PRAGMA freelist_count").fetchone()[0])
         if free > FREE_PAGES_KEPT:
-            self.run_alone(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+            self.run_alone((f"PRAGMA incremental_vacuum({VACUUM_PAGES})", ()))
 
     def _hold_ballast(self) -> bool:
         path = self._directory / BALLAST
@@ -367,6 +410,8 @@ class Store:
 
     def read_jobs(self, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
         """The next jobs with keys in (after, upto]."""
+        while limit > 1 and self._page_bytes(after, upto, limit) > STATEMENT_BYTES:
+            limit //= 2
         keys, payloads = self._reader.execute(
             "SELECT group_concat(key), group_concat(payload, char(10)) FROM (SELECT key, payload"
             " FROM jobs WHERE key > ? AND key <= ? ORDER BY key LIMIT ?)",
@@ -375,6 +420,14 @@ class Store:
         if keys is None:
             return []
         return list(zip(map(int, keys.split(b",")), payloads.split(b"\n"), strict=True))
+
+    def _page_bytes(self, after: int, upto: int, limit: int) -> int:
+        (size,) = self._reader.execute(
+            "SELECT total(length(payload)) FROM (SELECT payload FROM jobs"
+            " WHERE key > ? AND key <= ? ORDER BY key LIMIT ?)",
+            (after, upto, limit),
+        ).fetchone()
+        return int(size)
 
     def last_key(self, queue_id: int) -> int:
         """The highest key of a queue, or the one below its first."""
@@ -385,13 +438,22 @@ class Store:
         ).fetchone()
         return first if key is None else int(key)
 
-    def newest_payloads(self, queue_id: int, limit: int) -> list[bytes]:
-        (payloads,) = self._reader.execute(
-            "SELECT group_concat(payload, char(10)) FROM (SELECT payload FROM jobs"
-            " WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?)",
+    def newest_payloads(self, queue_id: int, limit: int) -> Iterator[bytes]:
+        rows = self._reader.execute(
+            "SELECT payload FROM jobs WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?",
             (queue_id << SEQUENCE_BITS, (queue_id + 1) << SEQUENCE_BITS, limit),
-        ).fetchone()
-        return payloads.split(b"\n") if payloads is not None else []
+        )
+        return (payload for (payload,) in rows)
+
+    def newest_in_sets(self, limit: int) -> Iterator[str]:
+        """Jids of jobs that are yet to be queued."""
+        rows = self._reader.execute(
+            "SELECT jid FROM sets WHERE kind != 'dead' ORDER BY id DESC LIMIT ?", (limit,)
+        )
+        return (jid.decode() for (jid,) in rows)
+
+    def last_set_id(self) -> int:
+        return int(self._reader.execute("SELECT ifnull(max(id), 0) FROM sets").fetchone()[0])
 
     def read_set(
         self, kind: str, where: str = "1", parameters: Iterable[Any] = (), *, limit: int

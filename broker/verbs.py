@@ -186,10 +186,12 @@ class Verbs:
     def _held(self, caller: Caller, rest: bytes) -> None:
         """Ours: the connection of this worker id broke, and its client has these jobs."""
         held = _decode(_decode_held, rest, "invalid HELD ")
+        if not held.wid:
+            raise Refused("HELD needs a worker id")
         worker = self._clients.workers.get(held.wid)
         for peer in list(worker.peers) if worker else ():
-            peer.close()
-        self.manager.give_back_unheld(held.wid, held.jids)
+            peer.abort()
+        self.manager.keep_held(held.wid, held.jids, caller.owner)
         self._ok_when_stored(caller)
 
     # Workers
@@ -309,12 +311,16 @@ class Verbs:
         act = {"kill": self.manager.kill, "discard": self.manager.discard}.get(
             mutation.cmd, self.manager.requeue
         )
+        store = self.manager.store
+        # What was asked before this command comes first; what its own work adds, it leaves alone.
+        stored = asyncio.Event()
+        store.batch.when_stored.append(stored.set)
+        await stored.wait()
         where, parameters = _condition(mutation.filter)
+        where, parameters = f"({where}) AND id <= ?", [*parameters, store.last_set_id()]
         after = 0
         while True:
-            rows = self.manager.store.find(
-                mutation.target, where, parameters, after=after, limit=MOVED_AT_ONCE
-            )
+            rows = store.find(mutation.target, where, parameters, after=after, limit=MOVED_AT_ONCE)
             if not rows:
                 return
             act(self.manager.without_leaving(rows))
@@ -364,8 +370,10 @@ def _glob(pattern: str) -> str:
 
 def _decode(decoder: Callable[[bytes], Any], data: bytes, complaint: str) -> Any:
     try:
+        if not data.isascii():
+            data.decode()  # what is kept as it came would not be checked otherwise
         return decoder(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         said = str(problem) if complaint in ("", "invalid JSON: ") else _text(data[:200])
         raise Refused(complaint + said) from None
 

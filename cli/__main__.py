@@ -5,8 +5,6 @@ import asyncio
 import sys
 
 from cli.demo import run_demo
-from devservers.build import BuildError
-from devservers.processes import StartError
 from shared.errors import ManyhandsError
 
 
@@ -15,8 +13,8 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser(
         "demo",
-        help="push and consume jobs on a server of its own",
-        description="Start a Faktory server and a worker, push `add` jobs, watch them being done.",
+        help="push and consume jobs on a broker of its own",
+        description="Start a broker and a worker, push `add` jobs, watch them being done.",
     )
     demo.add_argument("--jobs", type=_positive, default=20_000, help="how many (default 20,000)")
     demo.add_argument(
@@ -25,7 +23,7 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         return asyncio.run(run_demo(arguments.jobs, arguments.slots))
-    except (ManyhandsError, BuildError, StartError) as error:
+    except ManyhandsError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

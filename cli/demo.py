@@ -1,12 +1,14 @@
-"""The main job in one command: a server, a worker, jobs, a progress bar, and a check of the end."""
+"""The main job in one command: broker, worker, jobs, a progress bar, and a check of the end."""
 
 import asyncio
 import os
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import orjson
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -17,7 +19,6 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from devservers import FaktoryServer
 from shared.errors import FaktoryError
 from shared.faktory.client import MAX_BULK_JOBS, FaktoryClient
 from shared.faktory.handshake import parse_url
@@ -28,15 +29,17 @@ LOOK_EVERY_S = 0.1
 # Without a terminal there is no bar to redraw; a line now and then says the same.
 PLAIN_LINE_EVERY_S = 2.0
 STALLED_AFTER_S = 30.0
+BROKER_START_S = 15.0
 
 
 async def run_demo(jobs: int, slots: int) -> int:
     console = Console(stderr=True)
-    with FaktoryServer() as server:
-        console.print(f"Faktory at {server.url}, its page at {server.web_url}")
+    async with _broker() as ready:
+        url = f"tcp://{ready['address']}"
+        console.print(f"broker at {url}, its figures at http://{ready['http']}/stats")
         async with (
-            _worker(server.url, slots) as worker,
-            FaktoryClient(parse_url(server.url), connections=2) as client,
+            _worker(url, slots) as worker,
+            FaktoryClient(parse_url(url), connections=2) as client,
         ):
             started_at = time.monotonic()
             with _progress(console) as progress:
@@ -53,6 +56,45 @@ async def run_demo(jobs: int, slots: int) -> int:
         f"({jobs / took_s:,.0f} jobs/s pushed and done), {slots} slots"
     )
     return 0 if info["total_processed"] == jobs and failed == 0 else 1
+
+
+@asynccontextmanager
+async def _broker() -> AsyncIterator[dict[str, str]]:
+    """A broker on free ports, with a directory that goes with it; gives its first log line."""
+    with tempfile.TemporaryDirectory(prefix="manyhands-") as directory:
+        others = {key: value for key, value in os.environ.items() if "BROKER_" not in key}
+        settings = {
+            "BROKER_BIND": "127.0.0.1:0",
+            "BROKER_HTTP_BIND": "127.0.0.1:0",
+            "BROKER_DATA": directory,
+            "BROKER_LOG_LEVEL": "info",
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "broker"),
+            env=others | settings,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            yield await _ready_line(process)
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await process.communicate()
+
+
+async def _ready_line(broker: asyncio.subprocess.Process) -> dict[str, str]:
+    assert broker.stderr is not None
+    said = b""
+    try:
+        async with asyncio.timeout(BROKER_START_S):
+            while line := await broker.stderr.readline():
+                said += line
+                if b'"event": "ready"' in line:
+                    ready: dict[str, str] = orjson.loads(line)
+                    return ready
+    except TimeoutError:
+        pass
+    raise FaktoryError(f"the broker did not start: {said.decode(errors='replace').strip()}")
 
 
 @asynccontextmanager

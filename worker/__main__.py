@@ -1,6 +1,7 @@
 """`python -m worker`: one worker process, configured by the environment."""
 
 import argparse
+import gc
 import os
 import sys
 import threading
@@ -11,6 +12,9 @@ from shared.errors import ManyhandsError
 from shared.logs import configure_logs
 from shared.settings import FaktorySettings, WorkerSettings, load, load_faktory
 from worker.process import THREAD_NAME, WorkerProcess, load_handlers
+
+# New objects between two collections of the youngest; Python's own 700 is a millisecond's worth.
+GC_THRESHOLD = 10_000
 
 HELP = """\
 Settings come from the environment:
@@ -43,6 +47,7 @@ def main() -> int:
         configure_logs(settings.log_level)
         faktory = load_faktory()
         load_handlers(settings.handlers)
+        _spare_the_garbage_collector()
         is_clean = uvloop.run(_work(faktory, settings))
     except ManyhandsError as error:
         sys.stderr.write(f"worker: {error}\n")
@@ -53,6 +58,14 @@ def main() -> int:
         # Python would wait for a handler's thread that cannot be cancelled, maybe for ever.
         os._exit(exit_code)
     return exit_code
+
+
+def _spare_the_garbage_collector() -> None:
+    """What is loaded now stays for ever, and jobs come and go by the thousand without cycles: look
+    for garbage less often, and not among what stays. Saves a tenth of the time of a small job."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
 
 
 async def _work(faktory: FaktorySettings, settings: WorkerSettings) -> bool:

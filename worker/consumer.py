@@ -43,7 +43,10 @@ class Consumer:
         else:
             self.in_hand[delivery.id] = delivery
             self._empty.clear()
-            delivery.task = self._loop.create_task(self._execution.run_one(delivery, self._ended))
+            # Directly, with a name: the loop's own way formats a new name for each.
+            delivery.task = asyncio.Task(
+                self._execution.run_one(delivery, self._ended), loop=self._loop, name="job"
+            )
 
     async def watch_deadlines(self) -> None:
         """Cancel what runs into the end of its reservation. One look a second at all of them is

@@ -55,11 +55,11 @@ class Delivery:
         self.jobtype: str = fields["jobtype"]
         self.args: list[Any] = fields["args"]
         identity = _identity(fields)
-        failure = fields.get("failure")
         self.id: str = identity.get("id", self.jid)
         # How often it was handed out before, by put-backs and by failures, and now once more.
-        failures = _retry_count(failure) + 1
-        self.deliveries: int = identity.get("deliveries", 0) + failures + 1
+        self.deliveries: int = identity.get("deliveries", 0) + 1
+        if "failure" in fields:
+            self.deliveries += _retry_count(fields["failure"]) + 1
         reserve_for_s = max(fields.get("reserve_for") or DEFAULT_RESERVE_FOR_S, MIN_RESERVE_FOR_S)
         self.reserved_until = reserved_after + reserve_for_s
         self.deadline = self.reserved_until - min(MAX_MARGIN_S, MARGIN_SHARE * reserve_for_s)

@@ -20,12 +20,17 @@ from shared.jobs import Job
 from shared.logs import get_logger
 from worker.delivery import Delivery, parse_delivery
 from worker.drain import LaneDrain, should_linger
-from worker.lane_plan import LanePlan, plan_lanes
+from worker.lane_plan import LanePlan, plan_broker_lanes, plan_lanes
 from worker.outcomes import Failed, Outcome, PutBack
 from worker.queues import QueueOrder
 from worker.results import Results
 from worker.settlement import Settlement, repeat
-from worker.window import Window, spread
+from worker.window import (
+    BROKER_DEPTH_PER_LANE,
+    BROKER_RESULTS_PER_LANE,
+    Window,
+    spread,
+)
 
 TICK_S = 0.5
 # Under load, lines are gathered for this long: a system call for each would cost more, here, in
@@ -58,7 +63,11 @@ class FaktorySource(FetchEvents):
         self._up: list[FetchLane] = []
         self._beats_took_s: deque[float] = deque(maxlen=BEATS_REMEMBERED)
         self._pump_is_scheduled = False
+        # Known once it is connected, and remembered: a crash breaks all connections at once.
+        self._is_broker = False
         self._held_bytes = 0
+        # Their jids; what a result was sent for is known to `results`.
+        self._in_hand: set[str] = set()
         self._is_reading = True
         self._job_arrived_at = 0.0
         self._drains: dict[FetchLane, LaneDrain] | None = None
@@ -84,6 +93,7 @@ class FaktorySource(FetchEvents):
 
     def job_ended(self, delivery: Delivery) -> None:
         self._held_bytes -= len(delivery.payload)
+        self._in_hand.discard(delivery.jid)
         if not self._is_reading and self._held_bytes < MAX_HELD_BYTES // 2:
             self._set_reading(True)
         self.window.job_ended()
@@ -142,9 +152,7 @@ class FaktorySource(FetchEvents):
             self._drain_of(lane).is_over = True
             self._check_drained()
         if not self._closed.is_set():
-            # Its FETCHes live on at the server; silence the id before they take jobs.
-            line = codec.beat(wid, state="quiet")
-            self.commands.submit(Command(line, _ignore_reply, is_kept=True))
+            self.commands.submit(Command(self._retire_line(wid), _ignore_reply, is_kept=True))
         self._lanes_changed()
 
     def fetch_answered(self, lane: FetchLane, reply: Reply, reserved_after: float) -> None:
@@ -178,9 +186,18 @@ class FaktorySource(FetchEvents):
             self._refuse_unreadable(payload, error)
             return
         self._held_bytes += len(payload)
+        self._in_hand.add(delivery.jid)
         if self._is_reading and self._held_bytes > MAX_HELD_BYTES:
             self._set_reading(False)
         self._deliver(delivery)
+
+    def _retire_line(self, wid: str) -> bytes:
+        """What to tell the server of a fetch lane that broke."""
+        if self._is_broker:
+            # Answers may have been lost on the way: whatever of it we do not have goes back.
+            return codec.held(wid, {*self._in_hand, *self.results.unanswered_jids()})
+        # Its FETCHes live on at the server; silence the id before they take jobs.
+        return codec.beat(wid, state="quiet")
 
     def _refuse_unreadable(self, payload: bytes, error: ProtocolError) -> None:
         self.window.job_ended()
@@ -229,6 +246,11 @@ class FaktorySource(FetchEvents):
 
     async def _plan(self) -> LanePlan:
         info = await repeat(self._verbs.info)
+        self._is_broker = self.commands.is_our_broker
+        if self._is_broker:
+            self.window.depth_per_lane = BROKER_DEPTH_PER_LANE
+            self.window.results_per_lane = BROKER_RESULTS_PER_LANE
+            return plan_broker_lanes(self._connections, self.window.slots)
         used = int(info.get("server", {}).get("connections", 0))
         plan = plan_lanes(self._connections, self.window.slots, used)
         wanted = plan_lanes(self._connections, self.window.slots, 0)

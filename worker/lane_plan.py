@@ -3,13 +3,15 @@
 More fetch lanes make a real Faktory cheaper per job, up to a point, because its Redis calls
 coalesce. An ACK costs it twice as many of those calls as a FETCH, so half of the sockets carry
 results: with fewer, ACKs queue up and hold back the FETCHes. A server takes 2,000 connections from
-everybody together, so a fleet that nears that gets fewer.
+everybody together, so a fleet that nears that gets fewer. Our broker has no such limit and answers
+many commands at a time: there a handful of sockets carries everything, many lines to a read.
 """
 
 from dataclasses import dataclass
 
 # The server refuses connection 2,001; producers and other clients need some of them.
 FLEET_CONNECTIONS = 1800
+BROKER_LANES = 2
 
 
 @dataclass(slots=True, frozen=True)
@@ -31,3 +33,9 @@ def plan_lanes(share: int, slots: int, server_connections: int) -> LanePlan:
     command = max(1, min(lanes // 2, slots))
     fetch = max(1, min(lanes - command, slots))
     return LanePlan(fetch=fetch, command=command)
+
+
+def plan_broker_lanes(share: int, slots: int) -> LanePlan:
+    """Two of each kind, so that one that breaks does not stop the worker."""
+    plan = plan_lanes(share, slots, 0)
+    return LanePlan(min(plan.fetch, BROKER_LANES), min(plan.command, BROKER_LANES))

@@ -17,7 +17,7 @@ from shared.faktory.handshake import parse_url
 from shared.logs import get_logger
 from shared.settings import FaktorySettings, WorkerSettings
 from worker.consumer import CANCEL_GRACE_S, Consumer
-from worker.execution import Execution
+from worker.execution import Execution, Middleware
 from worker.faktory_source import FaktorySource
 from worker.heartbeat import Heartbeat, HeartbeatEvents
 from worker.observers import JobFigures, JobLog
@@ -50,7 +50,10 @@ class WorkerProcess:
         self._threads = ThreadPoolExecutor(
             min(settings.concurrency, MOST_THREADS), thread_name_prefix=THREAD_NAME
         )
-        execution = Execution(self.source, REGISTRY, [JobLog(), self.figures], self._threads)
+        middleware: list[Middleware] = [self.figures]
+        if settings.log_level.lower() == "debug":
+            middleware.append(JobLog())
+        execution = Execution(self.source, REGISTRY, middleware, self._threads)
         self.consumer = Consumer(self.source, execution)
         self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
         self._stop_asked = asyncio.Event()

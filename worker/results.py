@@ -10,7 +10,7 @@ from math import inf
 
 from shared.errors import FaktoryError
 from shared.faktory import codec
-from shared.faktory.codec import ErrorReply, Reply
+from shared.faktory.codec import OK, ErrorReply, Reply
 from shared.faktory.lanes import Command, CommandLanes
 from shared.logs import get_logger
 from worker.outcomes import Failed
@@ -46,6 +46,10 @@ class Results:
         command = Command(line, self._answered, is_kept=True, expires_at=reserved_until, jid=jid)
         self._send(command)
 
+    def unanswered_jids(self) -> list[str]:
+        unsent = [command.jid for command in self._collected]
+        return unsent + [command.jid for command in self._lanes.unanswered() if command.jid]
+
     async def flushed(self) -> None:
         await self._none_left.wait()
 
@@ -63,22 +67,29 @@ class Results:
         self._on_change()
 
     def _answered(self, command: Command, reply: Reply | FaktoryError) -> None:
-        if isinstance(reply, ErrorReply | FaktoryError) and not _is_known_already(reply):
-            command.attempts += 1
-            if isinstance(reply, ErrorReply) and command.attempts < MAX_ATTEMPTS:
-                loop = asyncio.get_running_loop()
-                loop.call_later(REPEAT_AFTER_S, self._lanes.submit, command)
-                return
-            self.given_up += 1
-            self._log.error(
-                "a result could not be reported; the job comes back when its reservation ends",
-                jid=command.jid,
-                reason=str(reply),
-            )
+        if reply != OK and self._is_repeated(command, reply):
+            return
         self.unanswered -= 1
         if self.unanswered == 0:
             self._none_left.set()
         self._on_change()
+
+    def _is_repeated(self, command: Command, reply: Reply | FaktoryError) -> bool:
+        """What was refused is sent again, and given up in the end."""
+        if not isinstance(reply, ErrorReply | FaktoryError) or _is_known_already(reply):
+            return False
+        command.attempts += 1
+        if isinstance(reply, ErrorReply) and command.attempts < MAX_ATTEMPTS:
+            loop = asyncio.get_running_loop()
+            loop.call_later(REPEAT_AFTER_S, self._lanes.submit, command)
+            return True
+        self.given_up += 1
+        self._log.error(
+            "a result could not be reported; the job comes back when its reservation ends",
+            jid=command.jid,
+            reason=str(reply),
+        )
+        return False
 
 
 def _is_known_already(reply: ErrorReply | FaktoryError) -> bool:

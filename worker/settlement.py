@@ -16,7 +16,7 @@ from shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs, JobFilter, Mutate
 from shared.jobs import Job
 from shared.logs import get_logger
 from worker.delivery import Delivery, deferred_copy, put_back_copy, retry_copy
-from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from worker.outcomes import DONE, Dead, Defer, Drop, Failed, Outcome, PutBack, Retry
 from worker.results import Results
 
 Answer = TypeVar("Answer")
@@ -33,13 +33,13 @@ class Settlement:
         self._log = get_logger("settlement")
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        if isinstance(outcome, Done | Drop):
+        if outcome is DONE or isinstance(outcome, Drop):
             self._results.ack(delivery.jid)
         elif isinstance(outcome, Failed):
             self._fail(delivery, outcome)
         elif isinstance(outcome, Dead):
             await self._bury(delivery, Failed.from_exception(outcome))
-        else:
+        elif isinstance(outcome, Retry | Defer | PutBack):
             await self._queue_again(delivery, outcome)
         for copy in delivery.copies or ():
             self._results.ack(copy.jid)

@@ -24,6 +24,9 @@ HEADROOM = 1.5
 DEPTH_PER_LANE = 8
 # There are as many command lanes as fetch lanes, and a result costs the server twice as much.
 RESULTS_PER_LANE = 16
+# Our broker drops the FETCHes of a connection that is gone, so they may be many; it has few lanes.
+BROKER_DEPTH_PER_LANE = 1024
+BROKER_RESULTS_PER_LANE = 4096
 ERROR_PAUSE_S = 1.0
 
 
@@ -66,6 +69,8 @@ class Window:
     slots: int
     idle_fetches: int
     planned_lanes: int = 1
+    depth_per_lane: int = DEPTH_PER_LANE
+    results_per_lane: int = RESULTS_PER_LANE
     lanes: int = 0
     running: int = 0
     outstanding: int = 0
@@ -130,14 +135,14 @@ class Window:
         return ceil(target * self.lanes / max(self.lanes, self.planned_lanes))
 
     def _useful(self, now: float) -> int:
-        return max(self.idle_fetches, self._flying(now) + DEPTH_PER_LANE * self.lanes)
+        return max(self.idle_fetches, self._flying(now) + self.depth_per_lane * self.lanes)
 
     def _useful_results(self, now: float) -> int:
         """Above this many, results queue up at the server instead of being answered.
 
         Slots do not bound it: a job that waits only for the answer to its result has left its slot,
         and a bound by slots would make each of them wait for two round trips per job."""
-        return self._flying(now) + RESULTS_PER_LANE * self.lanes
+        return self._flying(now) + self.results_per_lane * self.lanes
 
     def _flying(self, now: float) -> int:
         return ceil(self.meter.per_second(now) * self.round_trip_s * HEADROOM)

@@ -78,7 +78,7 @@ class FaktoryVerbs:
             raise InvalidJob(f"{len(jobs)} jobs in one batch: at most {MAX_BULK_JOBS}")
         check_batch(jobs)
         await self._lanes.wait_up_within(timeout_s)
-        keeps = self._lanes.keeps_big_integers
+        keeps = self._lanes.is_our_broker
         return await self.push_encoded(
             [encode_job(job, keeps_big_integers=keeps) for job in jobs], timeout_s=timeout_s
         )

@@ -149,6 +149,8 @@ def fetch(queues: Iterable[str]) -> bytes:
 
 
 def ack(jid: str) -> bytes:
+    if jid.isalnum() and jid.isascii():
+        return b'ACK {"jid":"%b"}\r\n' % jid.encode()
     return b"ACK " + orjson.dumps({"jid": jid}) + CRLF
 
 
@@ -167,6 +169,11 @@ def beat(wid: str, *, state: str | None = None, rss_kb: int = 0) -> bytes:
     if state is not None:
         payload["current_state"] = state
     return b"BEAT " + orjson.dumps(payload) + CRLF
+
+
+def held(wid: str, jids: Iterable[str]) -> bytes:
+    """Our broker's: the connection of `wid` broke; these jobs arrived, and no others of it."""
+    return b"HELD " + orjson.dumps({"wid": wid, "jids": list(jids)}) + CRLF
 
 
 def info() -> bytes:

@@ -113,14 +113,15 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.progress_at = self._loop.time()
+        awaiting = self.awaiting
         try:
             for reply in self._parser.feed(data):
-                if isinstance(reply, ErrorReply) and reply.is_refusal():
+                if type(reply) is ErrorReply and reply.is_refusal():
                     self._lose(ConnectionLost(f"the server said: {reply.text}"))
                     return
-                if not self.awaiting:
+                if not awaiting:
                     raise ProtocolError(f"an answer to nothing: {str(reply)[:100]!r}")
-                self._on_reply(self.awaiting.popleft(), reply)
+                self._on_reply(awaiting.popleft(), reply)
                 if self.lost_reason is not None:
                     return  # closed by what the answer said; what is kept is sent again
         except ProtocolError as error:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import secrets
 import socket
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ DEFAULT_PORT = 7419
 PROTOCOL_VERSION = 2
 # A real server asks for 4,000 to 8,095; a hostile one could otherwise keep us hashing for hours.
 MAX_HASH_ITERATIONS = 100_000
+# Our broker gives the jobs of a process back when its last connection is gone. A name and a process
+# id may come again, on another machine or after a reboot; this does not.
+INSTANCE = secrets.token_hex(8)
 
 
 @dataclass(slots=True, frozen=True)
@@ -73,7 +77,7 @@ class ServerHello:
     extensions: int = 0
 
     @property
-    def keeps_big_integers(self) -> bool:
+    def is_our_broker(self) -> bool:
         return self.extensions >= 1
 
 
@@ -114,6 +118,8 @@ def hello_line(server: ServerHello, address: ServerAddress, wid: str | None) -> 
         "pid": os.getpid(),
         "labels": ["python", "manyhands"],
     }
+    if server.is_our_broker:
+        fields["instance"] = INSTANCE
     if wid is not None:
         fields["wid"] = wid
     if address.username:

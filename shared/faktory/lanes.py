@@ -218,9 +218,15 @@ class CommandLanes:
         return len(self._waiting)
 
     @property
-    def keeps_big_integers(self) -> bool:
+    def is_our_broker(self) -> bool:
+        """What is connected says so; False while nothing is."""
         connections = [lane.connection for lane in self.lanes if lane.connection]
-        return bool(connections) and all(c.server.keeps_big_integers for c in connections)
+        return bool(connections) and all(c.server.is_our_broker for c in connections)
+
+    def unanswered(self) -> list[Command]:
+        """Sent or not: everything whose answer has not come."""
+        sent = [lane.connection.awaiting for lane in self.lanes if lane.connection]
+        return [*self._waiting, *(command for commands in sent for command in commands)]
 
     def submit(self, command: Command) -> None:
         """Send now over a lane that takes it, or as soon as there is one."""

@@ -17,7 +17,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker": ("shared",),
     "devservers": (),
     "loadtest": ("shared", "devservers"),
-    "cli": ("shared", "devservers"),
+    "cli": ("shared",),
     "tests": (*PRODUCT, "devservers", "loadtest", "cli"),
 }
 FAKTORY_LAYERS = (

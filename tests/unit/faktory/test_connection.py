@@ -257,7 +257,7 @@ async def test_a_server_that_drips_its_words_is_understood():
     script: tuple[Step, ...] = (Drip(b'+HI {"v":2,"mh":1}\r\n'), Expect(b"HELLO"), Drip(b"+OK\r\n"))
     async with ScriptedServer(script) as server:
         connection = await dial(server.address(), None)
-        assert connection.server.keeps_big_integers
+        assert connection.server.is_our_broker
         connection.close()
 
 

@@ -111,7 +111,7 @@ def test_a_server_with_password_says_its_salt_and_rounds():
     [('HI {"v":2}', False), ('HI {"v":2,"mh":0}', False), ('HI {"v":2,"mh":1}', True)],
 )
 def test_only_a_server_that_says_so_keeps_big_integers(hi, keeps):
-    assert parse_hi(hi, ADDRESS).keeps_big_integers is keeps
+    assert parse_hi(hi, ADDRESS).is_our_broker is keeps
 
 
 @pytest.mark.parametrize("rounds", [0, -1, 10**9, handshake.MAX_HASH_ITERATIONS + 1])

@@ -244,15 +244,15 @@ async def test_the_group_is_up_with_one_lane_and_down_without_any():
 async def test_big_integers_are_kept_only_if_every_connection_says_so():
     dialer = FakeDialer()
     group = CommandLanes(dialer, 2)
-    assert not group.keeps_big_integers
+    assert not group.is_our_broker
     async with running(*group.lanes):
         dialer.extensions = 1
         await up(dialer, group, 1)
-        assert group.keeps_big_integers
+        assert group.is_our_broker
         dialer.extensions = 0
         dialer.let_in()
         await eventually(lambda: all(lane.connection for lane in group.lanes))
-        assert not group.keeps_big_integers
+        assert not group.is_our_broker
 
 
 async def test_lanes_that_are_added_later_carry_commands_too():
