@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo prove bench-consumer lock clean
+.PHONY: help setup check format test demo prove bench-consumer bench-broker lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,7 +32,7 @@ format: $(VENV)/.installed ## Format and sort imports
 test: check setup ## Everything: check, then the tests against real servers
 	$(PY) -m tests
 
-demo: setup ## Push and consume jobs on a real server, with a progress bar
+demo: $(VENV)/.installed ## Push and consume jobs on the embedded broker, with a progress bar
 	@$(PY) -m cli demo
 
 prove: setup ## The long fault runs (about an hour); results land in docs/proofs
@@ -40,6 +40,9 @@ prove: setup ## The long fault runs (about an hour); results land in docs/proofs
 
 bench-consumer: setup ## Drain the same jobs by us, Rust, Go and PyPI; table in docs/benchmarks
 	$(PY) -m loadtest bench-consumer $(ARGS)
+
+bench-broker: setup ## Push to and drain from a real Faktory and our broker; table in docs/benchmarks
+	$(PY) -m loadtest bench-broker $(ARGS)
 
 lock: $(VENV)/.installed ## Resolve the dependencies anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \

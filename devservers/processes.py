@@ -1,7 +1,7 @@
 """Start a server as a child process that ends with us, on ports that are ours, and wait for it.
 
 Owns what is the same for every server: the process group, the log file, free ports and deadlines.
-Called by faktory.py, toxiproxy.py and relay.py only.
+Called by the other modules here; directories also by benchmarks, which leave none behind when killed.
 """
 
 import atexit
@@ -110,7 +110,7 @@ class Child:
         while True:
             ended = not self.running()
             log = self.log_text()
-            if "address already in use" in log:
+            if "address already in use" in log.lower():
                 reason = "has no port"
             elif ended:
                 reason = f"ended with exit code {self._process.returncode}"
@@ -124,6 +124,10 @@ class Child:
             self.end()
             kind = PortTakenError if reason == "has no port" else StartError
             raise kind(f"{what} {reason}; the end of its log:\n{log[-LOG_TAIL:].strip()}")
+
+    def wait_ended(self) -> int:
+        """Wait for it to end by itself; its exit code."""
+        return self._process.wait(STOP_DEADLINE)
 
     def kill(self) -> None:
         """SIGKILL the server itself, as a crash would; its children are left to their fate."""

@@ -4,20 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
+from devservers import FaktoryServer
 from loadtest.cells import Cell
 from loadtest.consumers import Consumer
-from loadtest.faktory_wire import WireError
-from loadtest.lab import Lab, RunError
+from loadtest.lab import Lab
 from loadtest.measure import Run, measure
+from loadtest.progress import do_all
 
 # The consumer with one socket is orders of magnitude away: it is shown at one number of slots, in
 # every round at a distance and once without.
@@ -64,35 +57,16 @@ def run_all(
     console: Console, cells: tuple[Cell, ...], consumers: list[Consumer], rounds: int
 ) -> Result:
     """Do every run with a progress bar; Ctrl-C ends it early and keeps what there is."""
-    steps = list(plan(cells, consumers, rounds))
-    runs: list[Run] = []
-    is_complete = False
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        console=console,
-        speed_estimate_period=600,
-    )
-    with Lab() as lab, progress:
+    with Lab(FaktoryServer()) as lab:
         version = lab.wire.info().version
-        task = progress.add_task("", total=len(steps))
-        try:
-            for step in steps:
-                label = f"{step.cell.key}  round {step.round}/{rounds}  {step.consumer.title}"
-                progress.update(task, description=label)
-                run = measure(lab, step.consumer, step.cell, step.round)
-                runs.append(run)
-                progress.advance(task)
-                if not console.is_terminal or run.error:
-                    progress.print(f"{label}: {run.error or f'{run.jobs_per_s:,.0f} jobs/s'}")
-            is_complete = True
-        except KeyboardInterrupt:
-            progress.print("interrupted: reporting the runs that are done")
-        except (RunError, WireError, OSError) as error:
-            # Not a consumer's failure, which measure() returns: the bench itself is not clean now.
-            progress.print(f"ended early, reporting the runs that are done: {error}")
+        runs, is_complete = do_all(
+            console,
+            list(plan(cells, consumers, rounds)),
+            label=lambda step: (
+                f"{step.cell.key}  round {step.round}/{rounds}  {step.consumer.title}"
+            ),
+            run=lambda step: measure(lab, step.consumer, step.cell, step.round),
+            error=lambda run: run.error,
+            result=lambda run: f"{run.jobs_per_s:,.0f} jobs/s",
+        )
     return Result(runs, version, is_complete)

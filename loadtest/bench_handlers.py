@@ -1,8 +1,12 @@
-"""The two jobs of the benchmark, for our own worker: WORKER_HANDLERS=loadtest.bench_handlers."""
+"""The jobs of the benchmarks, for our own worker: WORKER_HANDLERS=loadtest.bench_handlers."""
 
 import asyncio
+import socket
+import time
 
 from worker import job
+
+_stamps = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
 @job("bench_noop")
@@ -14,3 +18,10 @@ async def noop(n: int) -> None:
 async def sleep(n: int, ms: int) -> None:  # noqa: ARG001 - as above
     """Wait like a job that waits for the network."""
     await asyncio.sleep(ms / 1000)
+
+
+@job("bench_stamp")
+async def stamp(n: int, port: int) -> None:
+    """Tell whoever listens on this port of the loopback when the job began; ns, monotonic."""
+    began_ns = time.monotonic_ns()
+    _stamps.sendto(f"{n} {began_ns}".encode(), ("127.0.0.1", port))

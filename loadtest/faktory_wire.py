@@ -7,12 +7,11 @@ import json
 import socket
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+
+from loadtest.payloads import PUSH_BATCH, bench_payloads
 
 TIMEOUT_S = 30.0
-PUSH_BATCH = 1000
 
 
 class WireError(Exception):
@@ -38,12 +37,12 @@ class Line:
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(TIMEOUT_S)
-        self._sock = sock
+        self.socket = sock
         self._reader = sock.makefile("rb")
 
     def close(self) -> None:
         self._reader.close()
-        self._sock.close()
+        self.socket.close()
 
     def read(self) -> bytes | None:
         head = self._reader.readline()
@@ -55,15 +54,19 @@ class Line:
         raise WireError(head.decode(errors="replace").strip() or "connection closed")
 
     def command(self, *words: bytes) -> bytes:
-        self._sock.sendall(b" ".join(words) + b"\r\n")
+        return self.ask(b" ".join(words) + b"\r\n")
+
+    def ask(self, line: bytes) -> bytes:
+        """Send a whole line, its end included, and return the answer."""
+        self.socket.sendall(line)
         reply = self.read()
         if reply is None:
-            raise WireError(f"empty answer to {words[0].decode()}")
+            raise WireError(f"empty answer to {line[:20].decode()}")
         return reply
 
 
 class FaktoryWire(Line):
-    """A producer's connection: INFO, PUSHB, FLUSH."""
+    """A producer's connection: INFO, PUSHB, FLUSH, QUEUE."""
 
     def __init__(self, port: int) -> None:
         super().__init__(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
@@ -87,27 +90,19 @@ class FaktoryWire(Line):
     def flush(self) -> None:
         self.command(b"FLUSH")
 
-    def push_all(self, queue: str, count: int, sleep_ms: int) -> None:
+    def push_all(self, queue: str, count: int, sleep_ms: int = 0) -> None:
         """Push `count` benchmark jobs; raise when the server refuses a single one."""
-        for start in range(0, count, PUSH_BATCH):
-            numbers = range(start, min(start + PUSH_BATCH, count))
-            batch = [_job(queue, n, sleep_ms) for n in numbers]
-            refused = self.command(b"PUSHB", json.dumps(batch, separators=(",", ":")).encode())
+        for _, line in bench_payloads(queue, sleep_ms).commands(count, PUSH_BATCH):
+            refused = self.ask(line)
             if refused != b"{}":
                 raise WireError(f"PUSHB refused jobs: {refused[:200].decode(errors='replace')}")
 
+    def pause(self, queue: str) -> None:
+        """Hold the jobs of a queue back; the server must know the queue already."""
+        self.command(b"QUEUE PAUSE", queue.encode())
 
-def _job(queue: str, n: int, sleep_ms: int) -> dict[str, Any]:
-    return {
-        "jid": uuid4().hex,
-        "jobtype": "bench_sleep" if sleep_ms else "bench_noop",
-        "args": [n, sleep_ms] if sleep_ms else [n],
-        "queue": queue,
-        "reserve_for": 1800,
-        "retry": 25,
-        "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-        "custom": {},
-    }
+    def resume(self, queue: str) -> None:
+        self.command(b"QUEUE RESUME", queue.encode())
 
 
 def move_queue(redis_socket: str, source: str, target: str) -> None:

@@ -2,13 +2,18 @@
 
 import os
 import platform
+import statistics
 import subprocess
+import tempfile
+import time
 from importlib.metadata import version
 from pathlib import Path
 
 import psutil
 
 from loadtest.consumers import PEERS, find_go
+
+SYNCS = 50
 
 
 def facts() -> dict[str, str]:
@@ -24,6 +29,18 @@ def facts() -> dict[str, str]:
         "faktory_worker_go": _pinned(PEERS / "go" / "go.mod", "faktory_worker_go "),
         "faktory (Rust)": _pinned(PEERS / "rust" / "Cargo.toml", "faktory = "),
     }
+
+
+def sync_ms(directory: Path) -> float:
+    """Return how long the disk takes to add a page to a file for good: the median, in ms."""
+    times = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for _ in range(SYNCS):
+            before_s = time.perf_counter()
+            os.write(file.fileno(), bytes(4096))
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - before_s)
+    return statistics.median(times) * 1000
 
 
 def _cpu_model() -> str:

@@ -1,19 +1,19 @@
 """One measured run: start a consumer, let it connect, hand it all jobs at once, watch the server.
 
-The jobs are pushed to a staging queue while the consumer connects. When it waits for work, the
-staging queue gets the consumer's queue name: a single step inside Redis, which every waiting FETCH
-sees at once. So pushing costs nothing during the measurement and all consumers start alike.
+The jobs are pushed while the consumer connects, but it cannot see them (lab.py says how they are
+hidden). When it waits for work, they become visible in a single step. So pushing costs nothing
+during the measurement and all consumers start alike.
 """
 
 import subprocess
 import time
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from devservers import Relay
 from loadtest.cells import Cell
-from loadtest.consumers import QUEUE, Consumer
+from loadtest.consumers import Consumer
 from loadtest.faktory_wire import Info, WireError
-from loadtest.lab import SAMPLE_S, STAGING, Lab, RunError
+from loadtest.lab import SAMPLE_S, Lab, Route, RunError
 from loadtest.processes import Tree
 
 # Counted between these shares of the jobs: without the first wave and without the tail.
@@ -26,9 +26,6 @@ CONNECT_TIMEOUT_S = 90.0
 DRAIN_TIMEOUT_S = 90.0
 SETTLE_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 15.0
-# One job goes ahead of the others: it shows that the consumer works, and lets the server know the
-# queue, which it would not list in INFO after the renaming alone.
-AHEAD = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,29 +60,42 @@ class Sample:
 
 
 def measure(lab: Lab, consumer: Consumer, cell: Cell, round_number: int) -> Run:
-    """Do one run and return its numbers, or its error."""
+    """Do one run of `bench-consumer` and leave the lab clean; return its numbers, or its error."""
     slots, jobs = consumer.slots_for(cell), consumer.jobs_for(cell)
     blank = Run(cell.key, consumer.name, round_number, slots, jobs)
-    log = lab.logs / "consumer.log"
-    relay = lab.relay(cell.rtt_ms)
-    process: subprocess.Popen[bytes] | None = None
     try:
-        lab.wire.flush()
-        lab.wire.push_all(QUEUE, AHEAD, 0)
-        process = consumer.start(slots, relay.url_for(lab.server), log)
-        lab.wire.push_all(STAGING, jobs, cell.sleep_ms)
-        _wait_until_idle(lab, process, consumer.min_connections(slots))
-        return _drain(lab, process, blank, relay)
-    except (RunError, WireError, OSError) as error:
-        tail = log.read_text(errors="replace").strip()[-500:] if log.exists() else ""
-        return replace(blank, error=f"{error}; its log ends: {tail}" if tail else str(error))
+        return measure_drain(lab, consumer, blank, rtt_ms=cell.rtt_ms, sleep_ms=cell.sleep_ms)
     finally:
-        if process is not None:
-            stop(process)
         lab.clean_up()
 
 
-def _wait_until_idle(lab: Lab, process: subprocess.Popen[bytes], min_connections: int) -> None:
+def measure_drain(
+    lab: Lab, consumer: Consumer, blank: Run, *, rtt_ms: int | None, sleep_ms: int
+) -> Run:
+    """Drain `blank.jobs` jobs with `blank.slots` slots; return the run with its numbers."""
+    log = lab.logs / "consumer.log"
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        route = lab.route(rtt_ms)
+        lab.open_queue()
+        process = consumer.start(blank.slots, route.url, log)
+        lab.stage_jobs(blank.jobs, sleep_ms)
+        wait_until_idle(lab, process, consumer.min_connections(blank.slots))
+        return _drain(lab, process, blank, route)
+    except (RunError, WireError, OSError) as error:
+        return replace(blank, error=with_log(error, log))
+    finally:
+        if process is not None:
+            stop(process)
+
+
+def with_log(error: Exception, log: Path) -> str:
+    """Return the error's text with the end of a consumer's log."""
+    tail = log.read_text(errors="replace").strip()[-500:] if log.exists() else ""
+    return f"{error}; its log ends: {tail}" if tail else str(error)
+
+
+def wait_until_idle(lab: Lab, process: subprocess.Popen[bytes], min_connections: int) -> None:
     """Wait until all connections are there and no more come."""
     started = changed = time.monotonic()
     stable_s = KNOWN_STABLE_S if min_connections > 1 else STABLE_S
@@ -98,7 +108,7 @@ def _wait_until_idle(lab: Lab, process: subprocess.Popen[bytes], min_connections
         if seen != connections:
             connections, changed = seen, now
         is_complete = connections >= min_connections and now - changed >= stable_s
-        if is_complete and info.processed == AHEAD:
+        if is_complete and info.processed == lab.ahead:
             return
         if process.poll() is not None:
             raise RunError(f"ended with {process.returncode} before it was connected")
@@ -107,20 +117,17 @@ def _wait_until_idle(lab: Lab, process: subprocess.Popen[bytes], min_connections
         time.sleep(SAMPLE_S)
 
 
-def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, relay: Relay) -> Run:
+def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, route: Route) -> Run:
     tree = Tree(process.pid)
-    trees = (tree, lab.server_tree, Tree(relay.pid))
-    sockets = tree.sockets_to(relay.port)
+    sockets = tree.sockets_to(route.port)
     rss_idle = tree.rss_bytes()
-    cpu_before = [one.cpu_s() for one in trees]
+    meter = CpuMeter(tree, lab.server_tree, route.relay)
     lab.release_jobs()
-    samples = _watch(lab, process, tree, run.jobs)
+    released_s = time.monotonic()
+    samples = watch(lab, process, tree, run.jobs)
     _check_delivery(lab, run.jobs)
-    cpu_us, server_us, relay_us = (
-        (one.cpu_s() - before) / run.jobs * 1e6
-        for one, before in zip(trees, cpu_before, strict=True)
-    )
-    rate, window_s = steady_rate(samples, run.jobs)
+    cpu_us, server_us, relay_us = meter.us_per_job(run.jobs)
+    rate, window_s = steady_rate(samples, run.jobs, not_before_s=released_s + lab.wakes_within_s)
     rss_peak = max(sample.rss_bytes for sample in samples)
     busy_peak = max(sample.working for sample in samples)
     return replace(
@@ -138,8 +145,20 @@ def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, relay: Relay) -
     )
 
 
-def _watch(lab: Lab, process: subprocess.Popen[bytes], tree: Tree, jobs: int) -> list[Sample]:
-    """Sample until every job is processed."""
+class CpuMeter:
+    """Processor time of some processes from now on; one that is not there used none."""
+
+    def __init__(self, *trees: Tree | None) -> None:
+        self._before = [(tree, tree.cpu_s()) if tree else None for tree in trees]
+
+    def us_per_job(self, jobs: int) -> list[float]:
+        return [
+            (found[0].cpu_s() - found[1]) / jobs * 1e6 if found else 0.0 for found in self._before
+        ]
+
+
+def watch(lab: Lab, process: subprocess.Popen[bytes], tree: Tree, jobs: int) -> list[Sample]:
+    """Sample until so many jobs are processed."""
     samples: list[Sample] = []
     deadline = time.monotonic() + DRAIN_TIMEOUT_S
     while not samples or samples[-1].processed < jobs:
@@ -149,7 +168,7 @@ def _watch(lab: Lab, process: subprocess.Popen[bytes], tree: Tree, jobs: int) ->
         rss = tree.rss_bytes()
         # The server counted somewhere between question and answer.
         middle_s = (asked + answered) / 2
-        done = info.processed - AHEAD
+        done = info.processed - lab.ahead
         samples.append(Sample(middle_s, done, info.queued, info.working, rss))
         if process.poll() is not None:
             raise RunError(f"ended with {process.returncode} after {done} jobs")
@@ -159,16 +178,20 @@ def _watch(lab: Lab, process: subprocess.Popen[bytes], tree: Tree, jobs: int) ->
     return samples
 
 
-def steady_rate(samples: list[Sample], jobs: int) -> tuple[float, float]:
-    """Return jobs/s and length of the steady window.
+def steady_rate(
+    samples: list[Sample], jobs: int, *, not_before_s: float = 0.0, ends_when_empty: bool = True
+) -> tuple[float, float]:
+    """Return jobs/s and length of the steady window, which begins at `not_before_s` at the soonest.
 
     It ends early when the queue is empty: then the server answers only ACKs, which would flatter a
     consumer with many jobs in hand. Sleeping jobs end in waves; as a sample holds whole waves, both
     ends lie at the same phase.
     """
     start, end = (share * jobs for share in WINDOW)
-    first = next(sample for sample in samples if sample.processed >= start)
-    last = next(sample for sample in samples if sample.processed >= end or sample.queued == 0)
+    first = next(
+        (s for s in samples if s.processed >= start and s.at_s >= not_before_s), samples[-1]
+    )
+    last = next(s for s in samples if s.processed >= end or (ends_when_empty and s.queued == 0))
     window_s = last.at_s - first.at_s
     if window_s < MIN_WINDOW_S:
         raise RunError(f"too few jobs: the steady window lasted {window_s:.2f} s only")
@@ -179,7 +202,7 @@ def _check_delivery(lab: Lab, jobs: int) -> None:
     """Raise unless the server has seen each job succeed once and has nothing left of any."""
     info = lab.wait_for(lambda info: info.working == 0, SETTLE_TIMEOUT_S, "settled")
     expected = Info(
-        processed=AHEAD + jobs,
+        processed=lab.ahead + jobs,
         failures=0,
         connections=info.connections,
         queued=0,

@@ -14,7 +14,14 @@ TITLE_H = 26
 GROUP_GAP = 20
 HEAD_H = 92
 FOOT_H = 48
-COLOURS = {"ours": "#1f6feb", "rust": "#c2571a", "go": "#1a9e96", "pypi": "#9a7d0a"}
+COLOURS = {
+    "ours": "#1f6feb",
+    "rust": "#c2571a",
+    "go": "#1a9e96",
+    "pypi": "#9a7d0a",
+    "faktory": "#c2571a",
+    "broker": "#1f6feb",
+}
 INK, FAINT, GRID = "#1f2328", "#59636e", "#e4e7eb"
 STYLE = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
 
@@ -26,6 +33,7 @@ class Bar:
     value: float
     low: float
     high: float
+    digits: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +42,31 @@ class Group:
     bars: list[Bar]
 
 
-def draw(groups: list[Group]) -> str:
-    """Return the picture; all groups share one linear scale, each bar shows its value."""
-    top = max((bar.high for group in groups for bar in group.bars), default=1.0)
-    step = _tick_step(top)
-    scale_end = math.ceil(top / step) * step
+def draw(groups: list[Group], title: str, *, is_one_scale: bool = True) -> str:
+    """Return the picture; each bar shows its value.
+
+    All groups share one linear scale, or each has its own, where they show different things.
+    """
+    ends = [max((bar.high for bar in group.bars), default=1.0) for group in groups]
+    step = _tick_step(max(ends, default=1.0))
+    scale_end = math.ceil(max(ends, default=1.0) / step) * step
     height = HEAD_H + FOOT_H + sum(_group_height(group) for group in groups)
+    note = "Median of the rounds; the whisker is the range."
+    if not is_one_scale:
+        note += " Every pair has a scale of its own."
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' "
         f"width='{WIDTH}' height='{height}' {STYLE}>",
         f"<rect width='{WIDTH}' height='{height}' rx='8' fill='#ffffff'/>",
-        _text(LEFT, 30, "Jobs per second, one Faktory", 17, INK, weight=600),
-        _text(LEFT, 50, "Median of the rounds; the whisker is the range.", 12, FAINT),
+        _text(LEFT, 30, title, 17, INK, weight=600),
+        _text(LEFT, 50, note, 12, FAINT),
         *_legend(groups),
-        *_axis(scale_end, step, height - FOOT_H),
     ]
+    if is_one_scale:
+        parts += _axis(scale_end, step, height - FOOT_H)
     y = float(HEAD_H)
-    for group in groups:
-        parts += _group(group, y, scale_end)
+    for group, end in zip(groups, ends, strict=True):
+        parts += _group(group, y, scale_end if is_one_scale else end or 1.0)
         y += _group_height(group)
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -114,7 +129,7 @@ def _bar(bar: Bar, y: float, per_unit: float) -> list[str]:
         f"<rect x='{x0}' y='{y:.1f}' width='{length:.1f}' height='{BAR_H}' rx='2' "
         f"fill='{COLOURS.get(bar.key, FAINT)}'/>",
         f"<path d='{whisker}' stroke='{INK}' stroke-opacity='0.65' fill='none'/>",
-        _text(max(high, x0 + length) + 8, middle + 4, f"{bar.value:,.0f}", 12, INK),
+        _text(max(high, x0 + length) + 8, middle + 4, f"{bar.value:,.{bar.digits}f}", 12, INK),
     ]
 
 

@@ -7,8 +7,11 @@ class Tree:
     """A process and all the descendants that it has now: finding them is too slow to repeat."""
 
     def __init__(self, pid: int) -> None:
-        root = psutil.Process(pid)
-        self._members = [root, *root.children(recursive=True)]
+        try:
+            root = psutil.Process(pid)
+            self._members = [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess as error:
+            raise ProcessLookupError(f"process {pid} is gone") from error
 
     def cpu_s(self) -> float:
         total = 0.0

@@ -10,7 +10,8 @@ from rich.table import Table
 from loadtest.cells import Cell
 from loadtest.measure import Run
 from loadtest.plot import Bar, Group, draw
-from loadtest.summary import Row, Spread, paired_ratio, rows
+from loadtest.summary import Row, paired_ratio, rows
+from loadtest.tables import spread_text, table_head, table_line
 
 TITLES = {
     "ours": "Manyhands",
@@ -68,19 +69,13 @@ class Report:
         return [run for run in self.runs if run.error]
 
 
-def _spread(value: Spread | None, digits: int = 0) -> str:
-    if value is None:
-        return "-"
-    return f"{value.median:,.{digits}f} ({value.low:,.{digits}f} to {value.high:,.{digits}f})"
-
-
 def _cells_of(row: Row, runs: list[Run]) -> list[str]:
     ratio = None if row.consumer == "ours" else paired_ratio(runs, row.cell, {row.consumer})
     name = TITLES[row.consumer] + (f" [{row.errors} failed]" if row.errors else "")
     return [
         name,
-        _spread(row.rate),
-        _spread(ratio, 2),
+        spread_text(row.rate),
+        spread_text(ratio, 2),
         f"{row.slots:,}",
         f"{row.sockets:,.0f}",
         f"{row.busy_peak:,.0f}",
@@ -116,7 +111,7 @@ def _in_order(report: Report, cell: Cell) -> list[Row]:
 
 def print_report(console: Console, report: Report) -> None:
     for cell in report.cells:
-        best = _spread(paired_ratio(report.runs, cell.key, RIVALS), 2)
+        best = spread_text(paired_ratio(report.runs, cell.key, RIVALS), 2)
         caption = f"Manyhands ÷ the better of Rust and Go: {best}"
         table = Table(
             title=cell.title,
@@ -143,8 +138,8 @@ def markdown(report: Report) -> str:
     lines += [f"- {name}: {value}" for name, value in report.machine.items()]
     lines += [f"- date: {report.date}", "", "Every single run is in `consumer.json`.", ""]
     for cell in report.cells:
-        lines += ["", f"## {cell.title}", "", *_table(COLUMNS)]
-        lines += [_line(_cells_of(row, report.runs)) for row in _in_order(report, cell)]
+        lines += ["", f"## {cell.title}", "", *table_head(COLUMNS)]
+        lines += [table_line(_cells_of(row, report.runs)) for row in _in_order(report, cell)]
     if report.errors:
         lines += ["", "## Runs that failed and are not counted", ""]
         for run in report.errors:
@@ -154,7 +149,9 @@ def markdown(report: Report) -> str:
 
 
 def _summary(report: Report) -> list[str]:
-    lines = _table(("jobs/s, median", *TITLES.values(), "Manyhands ÷ better of Rust, Go", "rounds"))
+    lines = table_head(
+        ("jobs/s, median", *TITLES.values(), "Manyhands ÷ better of Rust, Go", "rounds")
+    )
     for cell in report.cells:
         found = {row.consumer: row for row in _in_order(report, cell)}
         words = [cell.title]
@@ -162,18 +159,10 @@ def _summary(report: Report) -> list[str]:
             row = found.get(name)
             capped = f" at {row.slots:,}" if row and row.slots < cell.slots else ""
             words.append(f"{row.rate.median:,.0f}{capped}" if row and row.rate else "-")
-        words.append(_spread(paired_ratio(report.runs, cell.key, RIVALS), 2))
+        words.append(spread_text(paired_ratio(report.runs, cell.key, RIVALS), 2))
         words.append(str(max((row.runs for row in found.values()), default=0)))
-        lines.append(_line(words))
+        lines.append(table_line(words))
     return lines
-
-
-def _table(columns: tuple[str, ...]) -> list[str]:
-    return [_line(columns), _line(["---"] + ["---:"] * (len(columns) - 1))]
-
-
-def _line(words: tuple[str, ...] | list[str]) -> str:
-    return f"| {' | '.join(words)} |"
 
 
 def _groups(report: Report) -> list[Group]:
@@ -199,4 +188,4 @@ def write_report(report: Report, directory: Path) -> None:
     }
     (directory / "consumer.json").write_text(json.dumps(raw, indent=1) + "\n")
     (directory / "consumer.md").write_text(markdown(report))
-    (directory / "consumer.svg").write_text(draw(_groups(report)))
+    (directory / "consumer.svg").write_text(draw(_groups(report), "Jobs per second, one Faktory"))

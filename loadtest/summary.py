@@ -1,24 +1,11 @@
 """From runs to numbers: medians, spreads and paired ratios. Pure; report.py shows them."""
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from loadtest.measure import Run
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Median, smallest and largest of some values."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> "Spread | None":
-        found = list(values)
-        return cls(statistics.median(found), min(found), max(found)) if found else None
+from loadtest.stats import Spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The pure parts of the benchmarks, and the client that they push with."""
