@@ -1,13 +1,14 @@
 """`python -m broker`: the embedded Faktory server, configured by the environment."""
 
 import argparse
+import sqlite3
 import sys
 from pathlib import Path
 
 import uvloop
 
 from broker.process import BrokerProcess
-from broker.store import backup, restore
+from broker.store import DATABASE, backup, restore
 from shared.errors import ManyhandsError
 from shared.logs import configure_logs
 from shared.settings import BrokerSettings, load
@@ -56,6 +57,9 @@ def main() -> int:
             uvloop.run(_serve(settings))
     except ManyhandsError as error:
         sys.stderr.write(f"broker: {error}\n")
+        return 1
+    except sqlite3.DatabaseError as error:
+        sys.stderr.write(f"broker: {settings.data / DATABASE} cannot be used: {error}\n")
         return 1
     return 0
 

@@ -1,10 +1,10 @@
 """What the broker shows over HTTP, beside the line protocol: figures and the three sets."""
 
 import base64
-import binascii
 import contextlib
 import hmac
 import logging
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import orjson
@@ -25,6 +25,7 @@ from broker.verbs import Verbs, resident_kb
 
 PAGE = 100
 MAX_PAGE = 1000
+MAX_ID = 2**63 - 1
 
 
 class Figures(Collector):
@@ -84,7 +85,7 @@ def make_app(verbs: Verbs, password: str) -> Starlette:
         if kind not in SET_NAMES:
             return _json({"error": f"no such set: use one of {', '.join(SET_NAMES)}"}, 404)
         try:
-            after = int(request.query_params.get("after", "0"))
+            after = min(int(request.query_params.get("after", "0")), MAX_ID)
             limit = min(max(int(request.query_params.get("limit", str(PAGE))), 1), MAX_PAGE)
         except ValueError:
             return _json({"error": "after and limit must be numbers"}, 400)
@@ -131,7 +132,7 @@ def _has_password(request: Request, password: str) -> bool:
         return False
     try:
         given = base64.b64decode(value, validate=True).partition(b":")[2]
-    except binascii.Error:
+    except ValueError:
         return False
     return hmac.compare_digest(given, password.encode())
 
@@ -152,19 +153,17 @@ class _Server(uvicorn.Server):
 async def serve_http(verbs: Verbs, host: str, port: int, password: str) -> AsyncIterator[int]:
     """Serve while the context is open; gives the port, which the system chooses when it is 0."""
     logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    # Opened here: for a port that is taken, uvicorn would end the process in its own way.
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family)
     config = uvicorn.Config(
-        make_app(verbs, password),
-        host=host,
-        port=port,
-        lifespan="off",
-        access_log=False,
-        log_config=None,
+        make_app(verbs, password), lifespan="off", access_log=False, log_config=None
     )
     server = _Server(config)
     config.load()
     server.lifespan = config.lifespan_class(config)
-    await server.startup()
+    await server.startup(sockets=[listener])
     try:
-        yield server.servers[0].sockets[0].getsockname()[1]
+        yield listener.getsockname()[1]
     finally:
-        await server.shutdown()
+        await server.shutdown(sockets=[listener])

@@ -7,7 +7,7 @@ write: a job in hand is still a row, and its reservation is written if it is in 
 
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +76,8 @@ class Manager:
         self._maybe_held: dict[str, StoredJob] = {}
         # Rows of the sets that a batch removes which is not committed yet.
         self._leaving: set[int] = set()
+        # Sets that are to be emptied by statements which are not committed yet.
+        self._clearing: Counter[str] = Counter()
         self._held_until = 0.0 if snapshot.was_closed else now + HOLD_AFTER_CRASH_S
         self._log = get_logger("manager")
         self._restore(snapshot)
@@ -94,12 +96,14 @@ class Manager:
         reasons: dict[str, str] = {}
         arrivals = Arrivals()
         set_rows: list[SetRow] = []
+        repeated: list[str] = []
         for job in jobs:
             try:
                 check_pushed(job, now_text)
                 at = due_time(job)
                 assert job.jid and job.queue and job.jobtype
-                if job.jid in self._known or job.jid in self.working:
+                if self._is_known(job.jid):
+                    repeated.append(job.jid)
                     continue
                 self._known.add(job.jid)
                 if at > now:
@@ -113,7 +117,11 @@ class Manager:
 
         def make_visible() -> None:
             self._make_visible(arrivals)
-            stored()
+            if self.store.is_disk_full and not all(map(self._is_known, repeated)):
+                # What they repeated was on its way to the disk, and found it full.
+                refused("the disk is full")
+            else:
+                stored()
 
         def forget(reason: str) -> None:
             # Never below 0: they may have been cleared in the meantime.
@@ -124,6 +132,9 @@ class Manager:
 
         self.store.push(Push(arrivals.rows, set_rows, make_visible, forget))
         return reasons
+
+    def _is_known(self, jid: str) -> bool:
+        return jid in self._known or jid in self.working
 
     def _arrive(self, arrivals: Arrivals, jid: str, wire: WireJob) -> None:
         assert wire.queue
@@ -207,8 +218,10 @@ class Manager:
         now = time.time()
         while queue.size and not queue.is_paused:
             waiter = next((w for w in queue.waiters if w.client.can_take()), None)
-            job = waiter and self.take(waiter.queues, waiter.client, now)
-            if waiter is None or job is None:
+            if waiter is None:
+                return
+            job = self.take(waiter.queues, waiter.client, now)
+            if job is None:
                 return
             self.stop_waiting(waiter)
             waiter.client.deliver(job)
@@ -366,14 +379,23 @@ class Manager:
     # Sets
 
     def clear_set(self, kind: str) -> None:
-        self.counters[kind] = 0
-        if kind != "dead":
-            # Which jids they were is on disk; to forget a push is better than to swallow one.
+        rows = self.rows_of(kind)
+        if len(rows) < self.counters[kind]:
+            # Too many to look up; and to forget a push is better than to swallow one.
             self._known.clear()
+        for row in rows:
+            self._known.discard(row.jid)
+        self.counters[kind] = 0
         self.store.run_alone(
             ("DELETE FROM sets WHERE kind = ?", (kind,)),
             ("UPDATE counters SET value = 0 WHERE name = ?", (kind,)),
         )
+        self._hide((kind,))
+
+    def _hide(self, kinds: Sequence[str]) -> None:
+        """Nothing is found in these sets until they are really empty."""
+        self._clearing.update(kinds)
+        self.store.batch.when_stored.append(lambda: self._clearing.subtract(kinds))
 
     def rows_of(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
         """A page of a set, without what is on its way out of it."""
@@ -381,7 +403,8 @@ class Manager:
         return self.without_leaving(rows)
 
     def without_leaving(self, rows: list[SetRow]) -> list[SetRow]:
-        return [row for row in rows if row.id not in self._leaving]
+        leaving, clearing = self._leaving, self._clearing
+        return [row for row in rows if row.id not in leaving and not clearing[row.kind]]
 
     def requeue(self, rows: list[SetRow]) -> None:
         """From a set into the queues, in one commit."""
@@ -468,6 +491,7 @@ class Manager:
             ("DELETE FROM counters WHERE name != 'closed'", ()),
             ("UPDATE queues SET is_paused = 0, rows = 0", ()),
         )
+        self._hide(SET_NAMES)
 
     def listed_queues(self) -> list[Queue]:
         """Those that were pushed to; a FETCH alone does not make a queue."""

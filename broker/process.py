@@ -2,6 +2,7 @@
 and stops without losing an answer."""
 
 import asyncio
+import resource
 import signal
 import ssl
 import time
@@ -30,7 +31,7 @@ class BrokerProcess:
         self._log = get_logger("broker")
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        self._broken: Exception | None = None
+        self._broken: BaseException | None = None
         self.store = Store(settings.data, is_full_sync=settings.sync == "full", loop=self._loop)
         self.store.on_broken = self._break
         self.clients = Clients()
@@ -50,6 +51,7 @@ class BrokerProcess:
         """Serve until SIGTERM or SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
+        _allow_many_connections()
         host, port = host_and_port(self._settings.bind)
         http_host, http_port = host_and_port(self._settings.http_bind)
         try:
@@ -66,6 +68,7 @@ class BrokerProcess:
                     in_hand=len(self.manager.working),
                 )
                 tick = asyncio.create_task(self._tick(), name="tick")
+                tick.add_done_callback(self._tick_ended)
                 await self._stop.wait()
                 tick.cancel()
                 self.server.stop_listening()
@@ -118,10 +121,21 @@ class BrokerProcess:
         if move(now) >= MOVED_AT_ONCE:
             self._loop.call_soon(self._repeat, move, now)
 
-    def _break(self, error: Exception) -> None:
+    def _tick_ended(self, tick: asyncio.Task[None]) -> None:
+        """Without it no job would become due and no reservation end: better no broker at all."""
+        if not tick.cancelled() and (error := tick.exception()) is not None:
+            self._break(error)
+
+    def _break(self, error: BaseException) -> None:
         self._log.error("the store failed: stopping", reason=str(error))
         self._broken = error
         self._stop.set()
+
+
+def _allow_many_connections() -> None:
+    """Each is an open file, and the usual limit of a shell is 1,024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:

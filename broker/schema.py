@@ -37,8 +37,8 @@ class UnusableDatabase(Exception):
     """The file cannot be used; the message says why, and nothing was written to it."""
 
 
-def prepare(connection: sqlite3.Connection) -> None:
-    """Check that the file is ours and bring it to the present version."""
+def check(connection: sqlite3.Connection) -> int:
+    """The version of a file that is ours; 0 if it is empty. Writes nothing."""
     try:
         version = int(connection.execute("PRAGMA user_version").fetchone()[0])
         is_empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
@@ -49,6 +49,16 @@ def prepare(connection: sqlite3.Connection) -> None:
         raise UnusableDatabase("it is a database of some other program")
     if version > VERSION:
         raise UnusableDatabase(f"it was written by a later release (version {version})")
+    return version
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Bring a file that is ours to the present version."""
+    version = check(connection)
+    if version == 0:
+        # Before the first table, or not at all; and never in somebody else's file.
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     for step in range(version, VERSION):
         connection.executescript(
             f"BEGIN; {MIGRATIONS[step]}; PRAGMA application_id = {APPLICATION_ID};"

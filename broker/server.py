@@ -88,7 +88,7 @@ class Server:
 
     def close_all(self) -> None:
         for connection in list(self.open):
-            connection.close()
+            connection.shut()
 
 
 class Connection(asyncio.Protocol):
@@ -113,6 +113,7 @@ class Connection(asyncio.Protocol):
         self._fetches: deque[tuple[Answer, Sequence[Queue], float]] = deque()
         self._waiter: Waiter | None = None
         self._is_working = False
+        self._is_ending = False
 
     # asyncio.Protocol
 
@@ -145,6 +146,8 @@ class Connection(asyncio.Protocol):
             self._server.clients.disconnected(self, time.time())
 
     def data_received(self, data: bytes) -> None:
+        if self._is_ending:
+            return
         lines = data.split(b"\n")
         if len(lines) == 1:
             self._keep_rest(data)
@@ -185,6 +188,13 @@ class Connection(asyncio.Protocol):
         return answer
 
     def close(self) -> None:
+        """Close when everything that was asked before has been answered."""
+        self._lines.clear()
+        self._is_ending = True
+        self.flush()
+
+    def shut(self) -> None:
+        """Close with what is answered by now."""
         self.flush()
         self._lines.clear()
         self._transport.close()
@@ -327,6 +337,8 @@ class Connection(asyncio.Protocol):
         if ready and not self._transport.is_closing():
             self._transport.write(b"".join(ready))
         ready.clear()
+        if self._is_ending and not answers:
+            self._transport.close()
 
 
 def _plain_jid(line: bytes) -> str | None:

@@ -20,16 +20,17 @@ from typing import Any, Protocol
 
 import orjson
 
-from broker.schema import PAGE_BYTES, SEQUENCE_BITS, UnusableDatabase, prepare
+from broker.schema import PAGE_BYTES, SEQUENCE_BITS, UnusableDatabase, check, prepare
 from shared.errors import ConfigError
 from shared.logs import get_logger
 
 DATABASE = "broker.db"
 LOCK = "lock"
-# Given up when the disk is full, so that what is stored can still be acknowledged.
-BALLAST = "ballast"
-BALLAST_BYTES = 16 * 1024 * 1024
 CHECKPOINT_PAGES = 4096
+# Given up when the disk is full, so that what is stored can still be acknowledged: for that, all
+# that the log holds must fit into the database, which empties the log.
+BALLAST = "ballast"
+BALLAST_BYTES = CHECKPOINT_PAGES * PAGE_BYTES * 3 // 2
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 RETRY_WRITE_S = 0.5
 # A commit costs a sync whatever is in it, so results gather for a moment before they are written:
@@ -96,6 +97,7 @@ class Batch:
     counters: dict[str, int] = field(default_factory=dict)
     statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     when_stored: list[Callable[[], None]] = field(default_factory=list)
+    is_vacuum_due: bool = False
 
     def count(self, name: str, change: int) -> None:
         self.counters[name] = self.counters.get(name, 0) + change
@@ -144,6 +146,7 @@ class Store:
         self._work: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._lock = DirectoryLock(directory)
         try:
+            _look_through(directory / DATABASE)
             self._writer = _connect(directory / DATABASE, is_full_sync=is_full_sync)
             self._reader = _connect(directory / DATABASE, is_full_sync=is_full_sync)
         except UnusableDatabase as error:
@@ -161,8 +164,6 @@ class Store:
         read = self._writer.execute
         counters = dict(read("SELECT name, value FROM counters"))
         was_closed = bool(counters.pop("closed", 1))
-        if not was_closed:
-            self._check_integrity()
         # Of jobs that are gone (QUEUE REMOVE). Their keys may be given out again from now on.
         read("DELETE FROM reservations WHERE key NOT IN (SELECT key FROM jobs)")
         snapshot = Snapshot(
@@ -266,6 +267,8 @@ class Store:
                 self._loop.call_soon_threadsafe(self.on_broken, error)
                 return
             self._loop.call_soon_threadsafe(self._written, batch)
+            if batch.is_vacuum_due:
+                self._vacuum()
 
     def _write_until_done(self, batch: Batch) -> None:
         """A full disk refuses the pushes; the rest stays until there is room, for an
@@ -282,13 +285,19 @@ class Store:
                 if not self.is_disk_full:
                     self._log.error("the disk is full: refusing new jobs", reason=str(error))
                 self.is_disk_full = True
-                (self._directory / BALLAST).unlink(missing_ok=True)
+                self._give_up_ballast()
                 pushes, batch.pushes = batch.pushes, []
                 stored = {push.stored for push in pushes}
                 batch.when_stored = [call for call in batch.when_stored if call not in stored]
                 self._loop.call_soon_threadsafe(self._refused, pushes, "the disk is full")
                 if not pushes:
                     time.sleep(RETRY_WRITE_S)
+
+    def _give_up_ballast(self) -> None:
+        (self._directory / BALLAST).unlink(missing_ok=True)
+        # What the log has grown to is room as well, once it is empty.
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def _commit(self, batch: Batch) -> None:
         write = self._writer.execute
@@ -378,23 +387,28 @@ class Store:
             "INSERT OR REPLACE INTO counters VALUES ('closed', ?)", (int(is_closed),)
         )
 
-    def _check_integrity(self) -> None:
-        if (self._directory / DATABASE).stat().st_size > CHECKED_BYTES:
-            return
-        result = self._writer.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if result != "ok":
-            raise ConfigError(f"{self._directory / DATABASE} is damaged: {result}")
-
     # Space. Called by the loop from time to time, run by the writer.
 
     def look_after_space(self) -> None:
         """Return what a drain left unused, and see whether a full disk has room again."""
-        if self.is_disk_full and not self._is_writing and self._hold_ballast():
-            self.is_disk_full = False
-            self._log.info("there is room on the disk again: taking new jobs")
         free = int(self._reader.execute("PRAGMA freelist_count").fetchone()[0])
+        if self.is_disk_full and not self._is_writing and self._has_room(free):
+            self.is_disk_full = not self._hold_ballast()
+            if not self.is_disk_full:
+                self._log.info("there is room on the disk again: taking new jobs")
         if free > FREE_PAGES_KEPT:
-            self.run_alone((f"PRAGMA incremental_vacuum({VACUUM_PAGES})", ()))
+            self.batch.is_vacuum_due = True
+
+    def _vacuum(self) -> None:
+        # As a script: of a single statement, Python takes one step, and that is one page.
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._writer.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+
+    def _has_room(self, free_pages: int) -> bool:
+        """More than what was given up: else the disk would be full again with the next job."""
+        disk = os.statvfs(self._directory)
+        room = disk.f_bavail * disk.f_frsize + free_pages * PAGE_BYTES
+        return room >= 2 * BALLAST_BYTES
 
     def _hold_ballast(self) -> bool:
         path = self._directory / BALLAST
@@ -506,19 +520,36 @@ def restore(directory: Path, source: Path) -> None:
             contextlib.closing(sqlite3.connect(part)) as copy,
         ):
             try:
-                prepare(reader)
+                if check(reader) == 0:
+                    raise UnusableDatabase("it is empty")
             except UnusableDatabase as error:
                 raise ConfigError(f"{source} cannot be used: {error}") from error
             reader.backup(copy)
         part.rename(directory / DATABASE)
 
 
+def _look_through(path: Path) -> None:
+    """See whether a database that was not closed is sound. Read-only: even to close a connection
+    that may write would change a damaged file."""
+    if not path.exists() or path.stat().st_size > CHECKED_BYTES:
+        return
+    with contextlib.closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        if check(db) == 0:
+            return
+        try:
+            closed = db.execute("SELECT value FROM counters WHERE name = 'closed'").fetchone()
+            if closed is None or closed[0]:
+                return
+            result = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            raise UnusableDatabase(f"it is damaged: {error}") from error
+    if result != "ok":
+        raise UnusableDatabase(f"it is damaged: {' '.join(result.split())}")
+
+
 def _connect(path: Path, *, is_full_sync: bool) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
     try:
-        # Before the first table, or not at all.
-        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         prepare(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {'FULL' if is_full_sync else 'NORMAL'}")

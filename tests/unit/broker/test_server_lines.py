@@ -1,0 +1,280 @@
+"""A connection: lines in, answers out, in their order and within bounds."""
+
+import hashlib
+import json
+import re
+
+import pytest
+
+from broker.manager import FETCH_BLOCKS_S
+from broker.server import MAX_HELLO_BYTES
+from shared.faktory.handshake import password_hash
+from tests.unit.broker.connections import MAX_LINE, Broker, Client
+
+OK = b"+OK\r\n"
+NOTHING = b"$-1\r\n"
+
+
+@pytest.fixture
+async def broker(tmp_path):
+    broker = Broker(tmp_path)
+    yield broker
+    await broker.close()
+
+
+def job(jid: str, queue: str = "default", **fields) -> bytes:
+    return json.dumps({"jid": jid, "jobtype": "any", "args": [], "queue": queue} | fields).encode()
+
+
+def push(*arguments: str, **fields) -> bytes:
+    return b"PUSH " + job(*arguments, **fields) + b"\r\n"
+
+
+def ack(jid: str) -> bytes:
+    return b'ACK {"jid":"%b"}\r\n' % jid.encode()
+
+
+def jids(answer: bytes) -> list[str]:
+    return re.findall(r'"jid":"([^"]+)"', answer.decode())
+
+
+async def pushed(broker: Broker, *lines: bytes) -> None:
+    producer = broker.connect()
+    producer.send(b"".join(lines))
+    await broker.committed()
+    assert producer.read() == OK * len(lines)
+
+
+# Coming in
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"INFO", b"PUSH {}", b"HELLO", b"HELLO 5", b"HELLO {", b'HELLO {"v":"x"}', b"\xff\x00"],
+)
+async def test_before_hello_nothing_else_is_heard(broker, line):
+    client = Client(broker.server)
+    assert client.read() == b'+HI {"v":2,"mh":1}\r\n'
+    client.send(line + b'\r\nHELLO {"v":2}\r\nFLUSH\r\n')
+    assert client.is_closed
+    assert client.read() == b""
+    assert broker.verbs.connections == broker.verbs.commands == 0
+
+
+async def test_a_hello_that_is_nested_too_deeply_closes(broker):
+    client = Client(broker.server)
+    client.send(b'HELLO {"x":' + b"[" * 4000 + b"\r\n")
+    assert client.is_closed
+
+
+async def test_an_endless_hello_is_cut_short(broker):
+    client = Client(broker.server)
+    client.send(b"HELLO {" + b" " * MAX_HELLO_BYTES)
+    assert client.is_closed
+
+
+@pytest.mark.parametrize(
+    ("version", "password", "is_right"),
+    [(2, "secret", True), (1, "secret", True), (2, "Secret", False), (1, "", False)],
+)
+async def test_only_the_password_lets_in(tmp_path, version, password, is_right):
+    broker = Broker(tmp_path, password="secret")
+    client = Client(broker.server)
+    greeting = json.loads(client.read().removeprefix(b"+HI "))
+    given = (
+        password_hash(password, greeting["s"], greeting["i"])
+        if version == 2
+        else hashlib.sha256((password + greeting["s"]).encode()).hexdigest()
+    )
+    hello = {"v": version, "pwdhash": given}
+    client.send(b"HELLO " + json.dumps(hello).encode() + b"\r\nFLUSH\r\n")
+    if is_right:
+        assert client.read() == OK
+    else:
+        assert client.read() == b"-ERR Invalid password\r\n"
+        assert client.is_closed
+        assert broker.verbs.commands == 0
+    await broker.close()
+
+
+async def test_without_a_hash_no_password_is_right(tmp_path):
+    broker = Broker(tmp_path, password="secret")
+    client = Client(broker.server)
+    client.read()
+    client.send(b'HELLO {"v":2}\r\n')
+    assert client.read() == b"-ERR Invalid password\r\n"
+    await broker.close()
+
+
+# The order of answers
+
+
+async def test_answers_come_in_the_order_of_their_commands(broker):
+    client, other = broker.connect(b'{"v":2,"wid":"w"}'), broker.connect()
+    client.send(b"FETCH empty\r\n" + push("job-0001") + b'BEAT {"wid":"w"}\r\nNONSENSE\r\n')
+    client.send(ack("unknown1") + ack("unknown2") + b"FETCH default\r\nFETCH default\r\n")
+    await broker.committed()
+    assert client.read() == b""
+    other.send(push("job-0002", "empty"))
+    await broker.committed()
+    answer = client.read()
+    assert jids(answer) == ["job-0002", "job-0001"]
+    assert answer.count(b"\r\n") == 2 + 1 + 1 + 1 + 2 + 2
+    middle = answer[answer.index(b"\r\n+OK") + 2 :]
+    assert middle.startswith(OK + OK + b"-ERR unknown command NONSENSE\r\n" + OK + OK + b"$")
+
+
+async def test_an_answer_that_is_ready_waits_for_a_commit_before_it(broker):
+    client = broker.connect(b'{"v":2,"wid":"w"}')
+    client.send(push("job-0001") + b'BEAT {"wid":"w"}\r\n')
+    assert client.read() == b""
+    await broker.committed()
+    assert client.read() == OK + OK
+
+
+async def test_pipelined_fetches_take_jobs_in_their_order_and_end_in_time(broker):
+    client, other = broker.connect(), broker.connect()
+    client.send(b"FETCH a\r\nFETCH b a\r\nFETCH a\r\n")
+    other.send(push("job-of-b", "b"))
+    await broker.committed()
+    assert client.read() == b""
+    other.send(push("job-of-a", "a"))
+    await broker.committed()
+    assert jids(client.read()) == ["job-of-a", "job-of-b"]
+    broker.pass_time(FETCH_BLOCKS_S - 0.01)
+    assert client.read() == b""
+    broker.pass_time(0.01)
+    assert client.read() == NOTHING
+
+
+async def test_a_fetch_behind_one_that_waits_keeps_no_job_from_others(broker):
+    await pushed(broker, push("job-of-b", "b"))
+    client, other = broker.connect(), broker.connect()
+    client.send(b"FETCH a\r\nFETCH b\r\n")
+    other.send(b"FETCH b\r\n")
+    assert jids(other.read()) == ["job-of-b"]
+
+
+async def test_the_one_that_has_waited_longest_is_served_first(broker):
+    clients = [broker.connect() for _ in range(3)]
+    for client in clients:
+        client.send(b"FETCH default\r\n")
+    await pushed(broker, push("job-0001"), push("job-0002"))
+    assert [jids(client.read()) for client in clients] == [["job-0001"], ["job-0002"], []]
+
+
+async def test_a_line_may_come_in_any_pieces(broker):
+    lines = b'HELLO {"v":2}\r\n' + push("job-0001", custom={"a": "ü"})
+    lines += b"FETCH default nothing\r\n" + ack("job-0001") + b"NONSENSE\n"
+    expected = OK + OK + b"$-1\r\n" + OK + b"-ERR unknown command NONSENSE\r\n"
+    pieces = [[lines[:at], lines[at:]] for at in range(1, len(lines))]
+    pieces.append([bytes([byte]) for byte in lines])
+    for parts in pieces:
+        client = Client(broker.server)
+        client.read()
+        for part in parts:
+            client.send(part)
+        await broker.answered(client)
+        answer = client.read()
+        assert jids(answer) in (["job-0001"], [])
+        assert re.sub(rb"\$\d+\r\n\{.*\}\r\n", NOTHING, answer) == expected
+        client.send(b"FLUSH\r\nEND\r\n")
+        await broker.committed()
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("start", [b"PUSH ", b"FETCH ", b'ACK {"jid":'])
+@pytest.mark.parametrize("end", [b"", b"\r\nFLUSH\r\n"])
+async def test_a_line_that_is_too_long_is_refused_and_the_connection_closed(broker, start, end):
+    client = broker.connect()
+    client.send(start + b"x" * MAX_LINE)
+    client.send(end)
+    assert client.read() == b"-ERR a line of more than %d bytes\r\n" % MAX_LINE
+    assert client.is_closed
+    assert broker.verbs.commands == 0
+
+
+async def test_a_line_that_just_fits_is_run(broker):
+    client = broker.connect()
+    bare = job("job-0001", custom={"x": ""})
+    fill = "x" * (MAX_LINE - len(b"PUSH ") - len(bare))
+    client.send(push("job-0001", custom={"x": fill}))
+    await broker.committed()
+    assert client.read() == OK
+
+
+async def test_one_who_does_not_read_is_not_served_and_gets_everything_later(broker):
+    client = broker.connect()
+    client.connection.pause_writing()
+    assert client.transport.is_paused
+    client.send(push("job-0001") + b"NONSENSE\r\nFETCH default\r\n" + ack("job-0001"))
+    await broker.committed()
+    assert client.read() == b""
+    assert broker.manager.queues == {}
+    client.connection.resume_writing()
+    assert not client.transport.is_paused
+    await broker.answered(client)
+    answer = client.read()
+    assert answer.startswith(OK + b"-ERR unknown command NONSENSE\r\n")
+    assert answer.endswith(OK)
+
+
+async def test_a_job_passes_by_one_who_does_not_read_until_he_reads(broker):
+    slow, quick = broker.connect(), broker.connect()
+    slow.send(b"FETCH default\r\n")
+    slow.connection.pause_writing()
+    quick.send(b"FETCH default\r\n")
+    await pushed(broker, push("job-0001"), push("job-0002"))
+    assert (jids(slow.read()), jids(quick.read())) == ([], ["job-0001"])
+    slow.connection.resume_writing()
+    assert jids(slow.read()) == ["job-0002"]
+
+
+# Quiet, and the end
+
+
+async def test_a_worker_that_says_quiet_has_its_fetches_answered_at_once(broker):
+    client, other = broker.connect(b'{"v":2,"wid":"w"}'), broker.connect()
+    client.send(b"FETCH default\r\n" * 3)
+    other.send(b'BEAT {"wid":"w","current_state":"quiet"}\r\n')
+    assert other.read() == b'$17\r\n{"state":"quiet"}\r\n'
+    assert client.read() == NOTHING * 3
+    await pushed(broker, push("job-0001"))
+    client.send(b"FETCH default\r\n")
+    assert client.read() == b""
+    broker.pass_time(FETCH_BLOCKS_S)
+    assert client.read() == NOTHING
+    assert broker.manager.working == {}
+
+
+async def test_after_end_nothing_more_is_run(broker):
+    client = broker.connect()
+    client.send(push("job-0001") + b"END\r\n" + push("job-0002") + b"FETCH default\r\n")
+    client.send(push("job-0003"))
+    await broker.committed()
+    assert client.is_closed
+    assert broker.manager.queues["default"].size == 1
+    assert broker.manager.working == {}
+
+
+async def test_a_fetch_of_a_broken_connection_takes_no_job(broker):
+    client = broker.connect(b'{"v":2,"wid":"w"}')
+    client.send(b"FETCH default\r\nFETCH default\r\n" + push("job-0001", "other"))
+    client.transport.abort()
+    await pushed(broker, push("job-0002"))
+    assert broker.manager.working == {}
+    assert broker.manager.queues["default"].size == 1
+    assert broker.clients.workers == {}
+
+
+async def test_what_a_broken_connection_did_not_get_is_given_to_another(broker):
+    lost, other = (broker.connect(b'{"v":2,"wid":"%b"}' % wid) for wid in (b"w1", b"w2"))
+    await pushed(broker, push("job-0001"), push("job-0002"), push("job-0003"))
+    lost.send(b"FETCH default\r\n" * 3)
+    other.send(b'HELD {"wid":"w1","jids":["job-0002"]}\r\nFETCH default\r\nFETCH default\r\n')
+    await broker.committed()
+    assert lost.is_closed
+    assert jids(other.read()) == ["job-0001", "job-0003"]
+    assert set(broker.manager.working) == {"job-0001", "job-0002", "job-0003"}
