@@ -100,9 +100,12 @@ class Queue:
                 return job
 
     def oldest(self) -> StoredJob | None:
-        if not self.head and self._loaded_to < self.last_key:
+        while self.size:
+            job = next((job for job in self.head if not job.is_settled), None)
+            if job is not None or self._loaded_to >= self.last_key:
+                return job
             self.load()
-        return next((job for job in self.head if not job.is_settled), None)
+        return None
 
     def withdraw(self, job: StoredJob) -> None:
         """A job at the head was settled after all; it is passed over when its turn comes."""

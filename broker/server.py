@@ -24,6 +24,8 @@ HELLO_WITHIN_S = 2.0
 MAX_HELLO_BYTES = 8192
 # Above this, a client that does not read is not served until it has read.
 WRITE_BUFFER_BYTES = 1024 * 1024
+# So many commands of one connection may wait for their answers; then nothing more is read of it.
+MAX_UNANSWERED = 16_384
 # Hashing a password is slow on purpose; a salt serves all who connect within a second.
 SALT_FOR_S = 1.0
 HASH_ITERATIONS = 4000
@@ -105,6 +107,7 @@ class Connection(asyncio.Protocol):
         self._worker: Worker | None = None
         self._is_welcome = False
         self._is_choked = False
+        self._is_reading = True
         self._rest: list[bytes] = []
         self._rest_bytes = 0
         self._lines: deque[bytes] = deque()
@@ -164,11 +167,10 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_choked = True
-        self._transport.pause_reading()
+        self._set_reading(False)
 
     def resume_writing(self) -> None:
         self._is_choked = False
-        self._transport.resume_reading()
         self._work()
         if self._waiter is not None:
             self._manager.serve(self._waiter.queues)
@@ -272,7 +274,7 @@ class Connection(asyncio.Protocol):
         self._is_working = True
         lines = self._lines
         acks: list[str] = []
-        while lines and not self._is_choked:
+        while lines and not self._is_held_up():
             line = lines.popleft()
             if line.startswith(_ACK_START) and (jid := _plain_jid(line)) and self._is_welcome:
                 acks.append(jid)
@@ -286,7 +288,23 @@ class Connection(asyncio.Protocol):
         if acks:
             self._verbs.acknowledge(self, acks)
         self._is_working = False
+        self._set_reading(not self._is_held_up())
         self.flush()
+
+    def _is_held_up(self) -> bool:
+        """The client does not read, or it sends faster than is stored."""
+        answers = self._answers
+        return self._is_choked or (
+            bool(answers) and (len(answers) > MAX_UNANSWERED or self._manager.store.is_backed_up)
+        )
+
+    def _set_reading(self, is_reading: bool) -> None:
+        if is_reading != self._is_reading and not self._transport.is_closing():
+            self._is_reading = is_reading
+            if is_reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
 
     def _run_line(self, line: bytes) -> None:
         if not self._is_welcome:
@@ -339,6 +357,8 @@ class Connection(asyncio.Protocol):
         ready.clear()
         if self._is_ending and not answers:
             self._transport.close()
+        elif not self._is_reading and not self._is_working and not self._is_held_up():
+            self._work()
 
 
 def _plain_jid(line: bytes) -> str | None:

@@ -33,6 +33,8 @@ BALLAST = "ballast"
 BALLAST_BYTES = CHECKPOINT_PAGES * PAGE_BYTES * 3 // 2
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 RETRY_WRITE_S = 0.5
+# Pushes that are not written yet; above this, those who push are not read any more.
+UNWRITTEN_BYTES = 64 * 1024 * 1024
 # A commit costs a sync whatever is in it, so results gather for a moment before they are written:
 # nobody waits for their answer. A push is written at once.
 GATHER_S = 0.003
@@ -80,6 +82,12 @@ class Push:
     set_rows: list[SetRow]
     stored: Callable[[], None]
     refused: Callable[[str], None]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(payload) for _, payload in self.rows) + sum(
+            len(row.payload) for row in self.set_rows
+        )
 
 
 @dataclass(slots=True)
@@ -140,6 +148,7 @@ class Store:
         self._is_writing = False
         self._is_scheduled = False
         self._is_urgent = False
+        self._unwritten_bytes = 0
         self._sent_at = 0.0
         self._is_closing = False
         self._is_broken = False
@@ -214,6 +223,7 @@ class Store:
     def push(self, push: Push) -> None:
         """New jobs are written after this turn of the loop."""
         self._batches[-1].pushes.append(push)
+        self._unwritten_bytes += push.size_bytes
         # Among the others: what comes into a queue becomes visible in the order of its keys.
         self._batches[-1].when_stored.append(push.stored)
         if not self._is_urgent:
@@ -244,6 +254,7 @@ class Store:
     def _written(self, batch: Batch) -> None:
         self._is_writing = False
         self.commits += 1
+        self._unwritten_bytes -= sum(push.size_bytes for push in batch.pushes)
         for callback in batch.when_stored:
             callback()
         if len(self._batches) > 1 or self._is_urgent:
@@ -252,8 +263,14 @@ class Store:
             self._is_scheduled = True
             self._loop.call_at(self._sent_at + GATHER_S, self._send)
 
+    @property
+    def is_backed_up(self) -> bool:
+        """More is pushed than can be written: take no more until some of it is."""
+        return self._unwritten_bytes > UNWRITTEN_BYTES
+
     def _refused(self, pushes: list[Push], reason: str) -> None:
         for push in pushes:
+            self._unwritten_bytes -= push.size_bytes
             push.refused(reason)
 
     # The writer's thread

@@ -5,6 +5,7 @@ Error texts are Faktory's where clients match on them.
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ NOTHING = b"$-1\r\n"
 # What we are compatible with; some clients look at it.
 FAKTORY_VERSION = "1.10.0"
 MAX_CACHED_FETCHES = 1024
+SPARE_STACK = 200
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
@@ -118,7 +120,7 @@ class Verbs:
     # Jobs
 
     def _push(self, caller: Caller, rest: bytes) -> None:
-        jobs = [_decode(decode_one, rest, "invalid JSON: ")]
+        jobs = [_decode_pushed(decode_one, rest)]
         answer = caller.reply_later()
         try:
             reasons = self.manager.push(
@@ -130,7 +132,7 @@ class Verbs:
         answer.data = error(next(iter(reasons.values()))) if reasons else OK
 
     def _push_bulk(self, caller: Caller, rest: bytes) -> None:
-        jobs = _decode(decode_many, rest, "invalid JSON: ")
+        jobs = _decode_pushed(decode_many, rest)
         answer = caller.reply_later()
         try:
             reasons = self.manager.push(
@@ -376,6 +378,16 @@ def _decode(decoder: Callable[[bytes], Any], data: bytes, complaint: str) -> Any
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         said = str(problem) if complaint in ("", "invalid JSON: ") else _text(data[:200])
         raise Refused(complaint + said) from None
+
+
+def _decode_pushed(decoder: Callable[[bytes], Any], data: bytes) -> Any:
+    """With less stack than there is later: what is read here can be read again anywhere."""
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(usual - SPARE_STACK)
+    try:
+        return _decode(decoder, data, "invalid JSON: ")
+    finally:
+        sys.setrecursionlimit(usual)
 
 
 def _text(data: bytes) -> str:

@@ -1,7 +1,7 @@
 """Start a server as a child process that ends with us, on ports that are ours, and wait for it.
 
 Owns what is the same for every server: the process group, the log file, free ports and deadlines.
-Called by the other modules here; directories also by benchmarks, which leave none behind when killed.
+Called by the other modules here; the directories also by benchmarks, which may be killed too.
 """
 
 import atexit

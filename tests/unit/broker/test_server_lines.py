@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from broker import server as server_module
+from broker import store as store_module
 from broker.manager import FETCH_BLOCKS_S
 from broker.server import MAX_HELLO_BYTES
 from shared.faktory.handshake import password_hash
@@ -230,6 +232,28 @@ async def test_a_job_passes_by_one_who_does_not_read_until_he_reads(broker):
     assert (jids(slow.read()), jids(quick.read())) == ([], ["job-0001"])
     slow.connection.resume_writing()
     assert jids(slow.read()) == ["job-0002"]
+
+
+async def test_one_who_asks_without_end_is_not_read_until_he_is_answered(broker, monkeypatch):
+    monkeypatch.setattr(server_module, "MAX_UNANSWERED", 3)
+    client = broker.connect()
+    client.send(b"FETCH default\r\n" * 10)
+    assert client.transport.is_paused
+    for number in range(12):
+        await pushed(broker, push(f"job-{number:04}"))
+    assert len(jids(client.read())) == 10
+    assert not client.transport.is_paused
+
+
+async def test_one_who_pushes_faster_than_is_stored_is_not_read_until_it_is(broker, monkeypatch):
+    monkeypatch.setattr(store_module, "UNWRITTEN_BYTES", 100)
+    client = broker.connect()
+    client.send(b"".join(push(f"job-{number:04}") for number in range(5)))
+    assert client.transport.is_paused
+    await broker.answered(client)
+    assert client.read() == OK * 5
+    assert not client.transport.is_paused
+    assert broker.manager.queues["default"].size == 5
 
 
 # Quiet, and the end
