@@ -372,8 +372,8 @@ class Manager:
 
     def end_hold(self, now: float) -> None:
         if self._held_until and now >= self._held_until:
+            # What may be held stays known until it goes out again: a result can come later still.
             self._held_until = 0.0
-            self._maybe_held = {jid: job for jid, job in self._maybe_held.items() if job.given_back}
             self.serve(self.queues.values())
 
     # Sets

@@ -80,7 +80,13 @@ class Server:
         """Returns the port, which the system chooses when it is 0."""
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(
-            lambda: Connection(self), host, port, ssl=tls, backlog=4096
+            lambda: Connection(self),
+            host,
+            port,
+            ssl=tls,
+            backlog=4096,
+            # Until then there is no connection that could time the HELLO.
+            ssl_handshake_timeout=HELLO_WITHIN_S if tls else None,
         )
         return cast("int", self._listener.sockets[0].getsockname()[1])
 

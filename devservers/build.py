@@ -27,6 +27,8 @@ PACKAGES = {
     "faktory": "github.com/contribsys/faktory/cmd/faktory",
     "toxiproxy": "github.com/Shopify/toxiproxy/v2/cmd/server",
     "relay": "./relay",
+    # Faktory's own load test, a client that knows nothing of us.
+    "faktory-load": "github.com/contribsys/faktory/test/load",
 }
 # Whatever these are set to in the caller's environment, the binaries are for this machine.
 CROSS_BUILD = ("GOOS", "GOARCH", "GOBIN", "GOEXPERIMENT")
@@ -70,7 +72,7 @@ def redis_server() -> Path:
 def _fingerprint() -> str:
     """Name the build after everything that it is made from."""
     sources = [GO_SOURCE / "go.mod", GO_SOURCE / "go.sum", *sorted(GO_SOURCE.glob("relay/*.go"))]
-    digest = hashlib.sha256(_go_version().encode())
+    digest = hashlib.sha256(f"{_go_version()} {PACKAGES}".encode())
     for source in sources:
         digest.update(hashlib.sha256(source.read_bytes()).digest())
     return digest.hexdigest()[:16]

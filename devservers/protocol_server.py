@@ -3,6 +3,7 @@
 Ports and data survive restart() and kill(), so that clients can be watched reconnecting.
 """
 
+import os
 import socket
 import ssl
 from pathlib import Path
@@ -123,6 +124,16 @@ class ProtocolServer:
             port.release()
         self._ports = None
         self._clean_up()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to this process alone, and go on."""
+        os.kill(self.pid, number)
+
+    def wait_ended(self) -> int:
+        """Wait for it to end by itself; its exit code. start() may follow."""
+        if self._child is None:
+            raise RuntimeError(f"this {self.name} is not running")
+        return self._child.wait_ended()
 
     def kill(self) -> None:
         """SIGKILL this process alone, as a crash would."""

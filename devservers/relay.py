@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from devservers.build import build
-from devservers.faktory import FaktoryServer
 from devservers.processes import Child, make_directory, remove_directory
+from devservers.protocol_server import ProtocolServer
 
 
 class Relay:
@@ -38,7 +38,7 @@ class Relay:
             raise RuntimeError("this relay is not running")
         return self._child.pid
 
-    def url_for(self, server: FaktoryServer) -> str:
+    def url_for(self, server: ProtocolServer) -> str:
         """Return the server's URL with the relay's port in place of its own."""
         return server.url_at(self.port)
 

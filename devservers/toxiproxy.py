@@ -12,8 +12,8 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from devservers.build import build
-from devservers.faktory import FaktoryServer
 from devservers.processes import Child, Port, PortTakenError, make_directory, remove_directory
+from devservers.protocol_server import ProtocolServer
 
 PORT_ATTEMPTS = 5
 # Seconds for a call of the API, which is local and answers in milliseconds.
@@ -148,7 +148,7 @@ class Proxy:
             self._reserved.release()
             raise
 
-    def url_for(self, server: FaktoryServer) -> str:
+    def url_for(self, server: ProtocolServer) -> str:
         """Return the server's URL with this proxy's port in place of its own."""
         return server.url_at(self.port)
 

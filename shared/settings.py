@@ -56,14 +56,16 @@ class BrokerSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.password.get_secret_value():
-            for name in ("bind", "http_bind"):
-                host, _ = host_and_port(getattr(self, name))
-                if not is_loopback(host):
-                    raise ValueError(
-                        f"set BROKER_PASSWORD, or keep BROKER_{name.upper()} on 127.0.0.1: "
-                        "without a password everybody on the network could run jobs"
-                    )
+        for variable, value in (("BROKER_BIND", self.bind), ("BROKER_HTTP_BIND", self.http_bind)):
+            try:
+                host, _ = host_and_port(value)
+            except ValueError as error:
+                raise ValueError(f"{variable}: {error}") from None
+            if not self.password.get_secret_value() and not is_loopback(host):
+                raise ValueError(
+                    f"set BROKER_PASSWORD, or keep {variable} on 127.0.0.1: "
+                    "without a password everybody on the network could run jobs"
+                )
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("BROKER_TLS_CERT and BROKER_TLS_KEY are only of use together")
         return self

@@ -13,14 +13,21 @@ import pytest
 from devservers import BrokerServer, FaktoryServer, Toxiproxy
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
+from tests.support.broker_state import BrokerState
 from tests.support.ledger import Ledger
+from tests.support.raw_client import RawClient
 from tests.support.server_state import ServerState
-from tests.support.worker_process import WorkerUnderTest
+from tests.support.worker_process import AnyState, WorkerUnderTest
 
 # Every kind of character that means something in a URL.
 PASSWORD = "p@ss/w:rd%41?#&é ü"
 
 StartWorker = Callable[..., WorkerUnderTest]
+AnyServer = FaktoryServer | BrokerServer
+# For a test, or with `pytestmark` for all of a module, that uses `server`, `client` or `state`.
+ON_BOTH_SERVERS = pytest.mark.parametrize(
+    "server", ["faktory_process", "broker_process"], indirect=True
+)
 
 # Under xdist the workers collect, and tell the controller by this name.
 LEFT_OUT = "rust_tests_left_out"
@@ -72,22 +79,36 @@ def broker_process() -> Iterator[BrokerServer]:
 
 
 @pytest.fixture
-async def faktory(faktory_process: FaktoryServer) -> FaktoryServer:
+def faktory(faktory_process: FaktoryServer) -> FaktoryServer:
     """A Faktory without any job of an earlier test."""
-    async with FaktoryClient(parse_url(faktory_process.url)) as client:
-        await client.flush()
+    empty(faktory_process)
     return faktory_process
 
 
-@pytest.fixture(scope="module")
-def faktory_with_password() -> Iterator[FaktoryServer]:
-    with FaktoryServer(password=PASSWORD) as server:
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> AnyServer:
+    """The server of `client` and `state`, without any job of an earlier test: a Faktory, or for
+    what is marked ON_BOTH_SERVERS each in turn."""
+    process: AnyServer = request.getfixturevalue(getattr(request, "param", "faktory_process"))
+    empty(process)
+    return process
+
+
+def empty(server: AnyServer) -> None:
+    with RawClient(server.url) as raw:
+        assert raw.call("FLUSH") == "OK"
+
+
+@pytest.fixture(scope="module", params=[FaktoryServer, BrokerServer])
+def server_with_password(request: pytest.FixtureRequest) -> Iterator[AnyServer]:
+    """Each of the two in turn, as the next one."""
+    with request.param(password=PASSWORD) as server:
         yield server
 
 
-@pytest.fixture(scope="module")
-def faktory_with_tls() -> Iterator[FaktoryServer]:
-    with FaktoryServer(tls=True) as server:
+@pytest.fixture(scope="module", params=[FaktoryServer, BrokerServer])
+def server_with_tls(request: pytest.FixtureRequest) -> Iterator[AnyServer]:
+    with request.param(tls=True) as server:
         yield server
 
 
@@ -98,15 +119,15 @@ def toxiproxy() -> Iterator[Toxiproxy]:
 
 
 @pytest.fixture
-async def client(faktory: FaktoryServer) -> AsyncIterator[FaktoryClient]:
-    async with FaktoryClient(parse_url(faktory.url)) as client:
+async def client(server: AnyServer) -> AsyncIterator[FaktoryClient]:
+    async with FaktoryClient(parse_url(server.url)) as client:
         yield client
 
 
 @pytest.fixture
-def state(faktory: FaktoryServer) -> Iterator[ServerState]:
+def state(server: AnyServer) -> Iterator[AnyState]:
     """What the server of this test holds."""
-    state = ServerState(faktory)
+    state = ServerState(server) if isinstance(server, FaktoryServer) else BrokerState(server)
     yield state
     state.close()
 

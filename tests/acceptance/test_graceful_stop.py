@@ -10,17 +10,18 @@ from shared.faktory.client import FaktoryClient
 from shared.faktory.dialer import Dialer
 from shared.faktory.handshake import parse_url
 from shared.jobs import Job
-from tests.conftest import StartWorker
+from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.server_state import ServerState
 from tests.support.waiting import eventually
+from tests.support.worker_process import AnyState
 from worker.delivery import Delivery
 from worker.faktory_source import FaktorySource
 from worker.queues import QueueOrder
 
 LANES = 4
 DEPTH = 20
-# One heartbeat, four command and four fetch lanes.
+# One heartbeat, four command and four fetch lanes; at our broker two of each.
 CONNECTIONS = 2 * LANES + 1
 # Enough to use up all outstanding FETCHes while the stop lingers, and too few for that: then only
 # the quiet keeps the rest from taking jobs.
@@ -56,13 +57,14 @@ async def gone_connections(client: FaktoryClient, before: int, within_s: float) 
         await asyncio.sleep(0.05)
 
 
+@ON_BOTH_SERVERS
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("round_trip_ms", [0, 200])
 @pytest.mark.parametrize("jobs_per_s", [MANY_PER_S, FEW_PER_S])
 async def test_deep_lanes_strand_nothing_when_stopped_while_jobs_keep_arriving(
-    faktory: FaktoryServer,
+    server: AnyServer,
     client: FaktoryClient,
-    state: ServerState,
+    state: AnyState,
     ledger: Ledger,
     queue: str,
     start_worker: StartWorker,
@@ -70,15 +72,15 @@ async def test_deep_lanes_strand_nothing_when_stopped_while_jobs_keep_arriving(
     jobs_per_s: int,
 ) -> None:
     before = await connections(client)
-    with Relay(faktory.port, round_trip_ms) as relay:
+    with Relay(server.port, round_trip_ms) as relay:
         worker = start_worker(
-            relay.url_for(faktory),
+            relay.url_for(server),
             WORKER_QUEUES=queue,
             WORKER_CONCURRENCY="200",
             WORKER_IDLE_FETCHES=str(LANES * DEPTH),
             FAKTORY_CONNECTIONS=str(CONNECTIONS),
         )
-        await worker.ready(state, LANES)
+        await worker.ready(state)
         await asyncio.sleep(1.0)
         pushed: list[str] = []
         pusher = asyncio.create_task(keep_pushing(client, queue, pushed, jobs_per_s))
@@ -131,11 +133,12 @@ async def test_quiet_is_sure_even_when_beat_is_faster_than_the_lanes(
     assert len(state.queue(queue)) == len(pushed) - len(arrived)
 
 
+@ON_BOTH_SERVERS
 @pytest.mark.timeout(90)
 async def test_a_stop_under_full_load_runs_nothing_twice_and_loses_nothing(
-    faktory: FaktoryServer,
+    server: AnyServer,
     client: FaktoryClient,
-    state: ServerState,
+    state: AnyState,
     ledger: Ledger,
     queue: str,
     start_worker: StartWorker,
@@ -144,8 +147,8 @@ async def test_a_stop_under_full_load_runs_nothing_twice_and_loses_nothing(
     jobs = [Job(jobtype="sleepy", args=[0.4], queue=queue, reserve_for=60) for _ in range(count)]
     for start in range(0, count, 1000):
         assert await client.push_bulk(jobs[start : start + 1000]) == {}
-    with Relay(faktory.port, 50) as relay:
-        url = relay.url_for(faktory)
+    with Relay(server.port, 50) as relay:
+        url = relay.url_for(server)
         first = start_worker(url, WORKER_QUEUES=queue, WORKER_CONCURRENCY="500")
         await eventually(lambda: len(ledger.lines) > 800, 20)
         first.terminate()

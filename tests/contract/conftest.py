@@ -1,12 +1,15 @@
 """The servers that must all answer alike: the suite runs against each of them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from devservers import BrokerServer, FaktoryServer
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
+from tests.support.raw_client import RawClient
 
 
 class Server(Protocol):
@@ -14,6 +17,15 @@ class Server(Protocol):
 
     @property
     def url(self) -> str: ...
+
+    @property
+    def host(self) -> str: ...
+
+    @property
+    def port(self) -> int: ...
+
+    @property
+    def ca_file(self) -> Path | None: ...
 
 
 # The fixtures that give a running server; one that joins here has to pass every test.
@@ -32,3 +44,17 @@ async def client(server: Server) -> AsyncIterator[FaktoryClient]:
     async with FaktoryClient(parse_url(server.url)) as client:
         await client.flush()
         yield client
+
+
+@pytest.fixture
+def faktory_raw(faktory_process: FaktoryServer) -> Iterator[RawClient]:
+    with RawClient(faktory_process.url) as raw:
+        assert raw.call("FLUSH") == "OK"
+        yield raw
+
+
+@pytest.fixture
+def broker_raw(broker_process: BrokerServer) -> Iterator[RawClient]:
+    with RawClient(broker_process.url) as raw:
+        assert raw.call("FLUSH") == "OK"
+        yield raw

@@ -1,4 +1,4 @@
-"""Our jobs are consumed by the clients of others, and theirs by our worker."""
+"""Our jobs are consumed by the clients of others, and theirs by our worker; on both servers."""
 
 import fcntl
 import os
@@ -13,19 +13,19 @@ import faktory as pypi_faktory
 import pyfaktory
 import pytest
 
-from devservers import FaktoryServer
 from loadtest.consumers import CACHE, build_go_peer, build_rust_peer
 from shared.faktory.client import FaktoryClient
 from shared.jobs import Job, new_jid
-from tests.conftest import StartWorker
+from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
-from tests.support.server_state import ServerState
 from tests.support.waiting import eventually
-from tests.support.worker_process import ROOT
+from tests.support.worker_process import ROOT, AnyState
 
 COUNT = 50
 # The first build of a peer fetches and compiles what it is made from.
 BUILD_TIMEOUT_S = 900
+
+pytestmark = ON_BOTH_SERVERS
 
 
 def built(build: Callable[[], Path]) -> Path:
@@ -46,7 +46,7 @@ def rust_peer() -> Path:
     return built(build_rust_peer)
 
 
-def push_by_peer(program: Path, server: FaktoryServer, queue: str) -> None:
+def push_by_peer(program: Path, server: AnyServer, queue: str) -> None:
     subprocess.run(
         [program, "push", "--queue", queue, "--jobtype", "add", "--count", str(COUNT)],
         env=os.environ | {"FAKTORY_URL": server.url},
@@ -56,7 +56,7 @@ def push_by_peer(program: Path, server: FaktoryServer, queue: str) -> None:
 
 
 @contextmanager
-def running(command: list[str], server: FaktoryServer, log: Path) -> Iterator[None]:
+def running(command: list[str], server: AnyServer, log: Path) -> Iterator[None]:
     """Run a foreign consumer, and end it with the block."""
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -66,18 +66,20 @@ def running(command: list[str], server: FaktoryServer, log: Path) -> Iterator[No
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            start_new_session=True,
         )
     try:
         yield
         assert process.poll() is None, log.read_text()
     finally:
-        process.send_signal(signal.SIGKILL)
+        # Some have processes of their own.
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 async def assert_ours_consumes(
-    server: FaktoryServer,
-    state: ServerState,
+    server: AnyServer,
+    state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -98,9 +100,9 @@ async def assert_ours_consumes(
 
 async def assert_theirs_consumes(
     command: list[str],
-    server: FaktoryServer,
+    server: AnyServer,
     client: FaktoryClient,
-    state: ServerState,
+    state: AnyState,
     ledger: Ledger,
     queue: str,
 ) -> None:
@@ -124,30 +126,38 @@ def consume(program: Path, queue: str, ledger: Ledger) -> list[str]:
 
 
 async def test_jobs_of_the_pypi_client_are_consumed_by_our_worker(
-    faktory: FaktoryServer,
-    state: ServerState,
+    server: AnyServer,
+    state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
 ) -> None:
-    with pypi_faktory.connection(faktory.url) as producer:
+    with pypi_faktory.connection(server.url) as producer:
         for n in range(COUNT):
             assert producer.queue("add", args=[n], queue=queue)
 
-    await assert_ours_consumes(faktory, state, start_worker, ledger, queue)
+    await assert_ours_consumes(server, state, start_worker, ledger, queue)
 
 
 async def test_our_jobs_are_consumed_by_the_pypi_worker(
-    faktory: FaktoryServer, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    server: AnyServer, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     command = [sys.executable, "-m", "tests.support.pypi_consumer", queue, str(ledger.path)]
 
-    await assert_theirs_consumes(command, faktory, client, state, ledger, queue)
+    await assert_theirs_consumes(command, server, client, state, ledger, queue)
+
+
+async def test_our_jobs_are_consumed_by_pyfaktory(
+    server: AnyServer, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+) -> None:
+    command = [sys.executable, "-m", "tests.support.pyfaktory_consumer", queue, str(ledger.path)]
+
+    await assert_theirs_consumes(command, server, client, state, ledger, queue)
 
 
 async def test_jobs_of_pyfaktory_are_consumed_by_our_worker(
-    faktory: FaktoryServer,
-    state: ServerState,
+    server: AnyServer,
+    state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -156,13 +166,13 @@ async def test_jobs_of_pyfaktory_are_consumed_by_our_worker(
     jobs = [
         pyfaktory.Job(jid=new_jid(), jobtype="add", args=[n], queue=queue) for n in range(COUNT)
     ]
-    with pyfaktory.Client(faktory_url=faktory.url, role="producer") as connection:
+    with pyfaktory.Client(faktory_url=server.url, role="producer") as connection:
         producer = pyfaktory.Producer(client=connection)
         for job in jobs[: COUNT // 2]:
             assert producer.push(job)
         assert producer.push_bulk(jobs[COUNT // 2 :]) == {}
 
-    await assert_ours_consumes(faktory, state, start_worker, ledger, queue)
+    await assert_ours_consumes(server, state, start_worker, ledger, queue)
 
 
 # Go
@@ -171,29 +181,29 @@ async def test_jobs_of_pyfaktory_are_consumed_by_our_worker(
 @pytest.mark.timeout(BUILD_TIMEOUT_S)
 async def test_jobs_of_the_go_client_are_consumed_by_our_worker(
     go_peer: Path,
-    faktory: FaktoryServer,
-    state: ServerState,
+    server: AnyServer,
+    state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
 ) -> None:
-    push_by_peer(go_peer, faktory, queue)
+    push_by_peer(go_peer, server, queue)
 
-    await assert_ours_consumes(faktory, state, start_worker, ledger, queue)
+    await assert_ours_consumes(server, state, start_worker, ledger, queue)
 
 
 @pytest.mark.timeout(BUILD_TIMEOUT_S)
 async def test_our_jobs_are_consumed_by_the_go_worker(
     go_peer: Path,
-    faktory: FaktoryServer,
+    server: AnyServer,
     client: FaktoryClient,
-    state: ServerState,
+    state: AnyState,
     ledger: Ledger,
     queue: str,
 ) -> None:
     command = consume(go_peer, queue, ledger)
 
-    await assert_theirs_consumes(command, faktory, client, state, ledger, queue)
+    await assert_theirs_consumes(command, server, client, state, ledger, queue)
 
 
 # Rust
@@ -203,30 +213,30 @@ async def test_our_jobs_are_consumed_by_the_go_worker(
 @pytest.mark.timeout(BUILD_TIMEOUT_S)
 async def test_jobs_of_the_rust_client_are_consumed_by_our_worker(
     rust_peer: Path,
-    faktory: FaktoryServer,
-    state: ServerState,
+    server: AnyServer,
+    state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
 ) -> None:
-    push_by_peer(rust_peer, faktory, queue)
+    push_by_peer(rust_peer, server, queue)
 
-    await assert_ours_consumes(faktory, state, start_worker, ledger, queue)
+    await assert_ours_consumes(server, state, start_worker, ledger, queue)
 
 
 @pytest.mark.rust
 @pytest.mark.timeout(BUILD_TIMEOUT_S)
 async def test_our_jobs_are_consumed_by_the_rust_worker(
     rust_peer: Path,
-    faktory: FaktoryServer,
+    server: AnyServer,
     client: FaktoryClient,
-    state: ServerState,
+    state: AnyState,
     ledger: Ledger,
     queue: str,
 ) -> None:
     command = consume(rust_peer, queue, ledger)
 
-    await assert_theirs_consumes(command, faktory, client, state, ledger, queue)
+    await assert_theirs_consumes(command, server, client, state, ledger, queue)
 
 
 # Side by side
@@ -235,9 +245,9 @@ async def test_our_jobs_are_consumed_by_the_rust_worker(
 @pytest.mark.timeout(BUILD_TIMEOUT_S)
 async def test_our_worker_and_a_go_worker_share_one_queue(
     go_peer: Path,
-    faktory: FaktoryServer,
+    server: AnyServer,
     client: FaktoryClient,
-    state: ServerState,
+    state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -245,9 +255,9 @@ async def test_our_worker_and_a_go_worker_share_one_queue(
 ) -> None:
     """Every job runs once, by one of the two."""
     theirs = Ledger(tmp_path / "theirs")
-    worker = start_worker(faktory.url, WORKER_QUEUES=queue)
+    worker = start_worker(server.url, WORKER_QUEUES=queue)
     await worker.ready(state)
-    with running(consume(go_peer, queue, theirs), faktory, tmp_path / "go.log"):
+    with running(consume(go_peer, queue, theirs), server, tmp_path / "go.log"):
         jobs = [Job(jobtype="add", args=[n], queue=queue) for n in range(500)]
         await client.push_bulk(jobs)
         await eventually(lambda: state.processed == 500 and state.is_empty, 20)

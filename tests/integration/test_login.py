@@ -7,12 +7,8 @@ cannot help it ends with one clear line, elsewhere it goes on trying.
 import asyncio
 import json
 import os
-import resource
 import signal
 import socket
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -23,10 +19,10 @@ from shared.errors import ConfigError, ConnectFailed
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
 from shared.jobs import Job
-from tests.conftest import PASSWORD, StartWorker
+from tests.conftest import PASSWORD, AnyServer, StartWorker
 from tests.support.ledger import Ledger
+from tests.support.many_connections import connections, many_connections
 from tests.support.odd_servers import listening
-from tests.support.raw_client import RawClient
 from tests.support.server_state import ServerState
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
@@ -35,12 +31,12 @@ NOT_FAKTORY = b"SSH-2.0-OpenSSH_9.6\r\n"
 CONNECTION_LIMIT = 2000
 
 
-def plain(server: FaktoryServer) -> str:
+def plain(server: AnyServer) -> str:
     """The server's URL without a password and without TLS."""
     return f"tcp://{server.host}:{server.port}"
 
 
-def with_password(server: FaktoryServer, password: str) -> str:
+def with_password(server: AnyServer, password: str) -> str:
     return f"tcp://:{quote(password, safe='')}@{server.host}:{server.port}"
 
 
@@ -89,31 +85,29 @@ async def assert_refused(url: str, *parts: str, ca_file: Path | None = None) -> 
 
 
 async def test_the_right_password_opens_for_the_client(
-    faktory_with_password: FaktoryServer,
+    server_with_password: AnyServer,
 ) -> None:
-    async with FaktoryClient(parse_url(faktory_with_password.url)) as client:
+    async with FaktoryClient(parse_url(server_with_password.url)) as client:
         assert (await client.info())["server"]["faktory_version"]
 
 
 async def test_the_right_password_opens_for_the_worker(
-    faktory_with_password: FaktoryServer, start_worker: StartWorker, ledger: Ledger, queue: str
+    server_with_password: AnyServer, start_worker: StartWorker, ledger: Ledger, queue: str
 ) -> None:
-    jid = await push(faktory_with_password.url, queue)
+    jid = await push(server_with_password.url, queue)
 
-    worker = start_worker(faktory_with_password.url, WORKER_QUEUES=queue)
+    worker = start_worker(server_with_password.url, WORKER_QUEUES=queue)
 
     await eventually(lambda: [entry.jid for entry in ledger.entries] == [jid], 15)
     assert_no_secret(worker)
 
 
 async def test_the_heartbeat_logs_in_with_the_password_too(
-    faktory_with_password: FaktoryServer, start_worker: StartWorker, queue: str
+    server_with_password: AnyServer, start_worker: StartWorker, queue: str
 ) -> None:
     """One connection more than lanes: the plan for one slot is a lane for each kind."""
-    async with FaktoryClient(parse_url(faktory_with_password.url)) as client:
-        worker = start_worker(
-            faktory_with_password.url, WORKER_QUEUES=queue, WORKER_CONCURRENCY="1"
-        )
+    async with FaktoryClient(parse_url(server_with_password.url)) as client:
+        worker = start_worker(server_with_password.url, WORKER_QUEUES=queue, WORKER_CONCURRENCY="1")
         before = (await client.info())["server"]["connections"]
         expected = before + 3
         async with asyncio.timeout(15):
@@ -123,11 +117,11 @@ async def test_the_heartbeat_logs_in_with_the_password_too(
 
 
 async def test_a_wrong_password_is_refused_to_the_client(
-    faktory_with_password: FaktoryServer,
+    server_with_password: AnyServer,
 ) -> None:
     error = await assert_refused(
-        with_password(faktory_with_password, "wrong & secret"),
-        plain(faktory_with_password),
+        with_password(server_with_password, "wrong & secret"),
+        plain(server_with_password),
         "password",
         "FAKTORY_URL",
     )
@@ -136,28 +130,28 @@ async def test_a_wrong_password_is_refused_to_the_client(
 
 
 async def test_a_wrong_password_ends_the_worker(
-    faktory_with_password: FaktoryServer, start_worker: StartWorker
+    server_with_password: AnyServer, start_worker: StartWorker
 ) -> None:
-    worker = start_worker(with_password(faktory_with_password, "wrong-and-secret"))
+    worker = start_worker(with_password(server_with_password, "wrong-and-secret"))
 
-    await assert_gives_up(worker, plain(faktory_with_password), "password", "FAKTORY_URL")
+    await assert_gives_up(worker, plain(server_with_password), "password", "FAKTORY_URL")
 
 
 async def test_a_missing_password_is_refused_to_the_client(
-    faktory_with_password: FaktoryServer,
+    server_with_password: AnyServer,
 ) -> None:
     error = await assert_refused(
-        plain(faktory_with_password), plain(faktory_with_password), "needs a password"
+        plain(server_with_password), plain(server_with_password), "needs a password"
     )
     assert not error.is_retryable
 
 
 async def test_a_missing_password_ends_the_worker(
-    faktory_with_password: FaktoryServer, start_worker: StartWorker
+    server_with_password: AnyServer, start_worker: StartWorker
 ) -> None:
-    worker = start_worker(plain(faktory_with_password))
+    worker = start_worker(plain(server_with_password))
 
-    await assert_gives_up(worker, plain(faktory_with_password), "needs a password", "FAKTORY_URL")
+    await assert_gives_up(worker, plain(server_with_password), "needs a password", "FAKTORY_URL")
 
 
 async def test_a_password_that_nobody_asks_for_does_no_harm(faktory: FaktoryServer) -> None:
@@ -166,14 +160,14 @@ async def test_a_password_that_nobody_asks_for_does_no_harm(faktory: FaktoryServ
 
 
 async def test_the_url_may_stand_in_a_variable_that_faktory_provider_names(
-    faktory_with_password: FaktoryServer, start_worker: StartWorker, ledger: Ledger, queue: str
+    server_with_password: AnyServer, start_worker: StartWorker, ledger: Ledger, queue: str
 ) -> None:
-    await push(faktory_with_password.url, queue)
+    await push(server_with_password.url, queue)
 
     start_worker(
         "tcp://127.0.0.1:1",
         FAKTORY_PROVIDER="MY_JOBS_URL",
-        MY_JOBS_URL=faktory_with_password.url,
+        MY_JOBS_URL=server_with_password.url,
         WORKER_QUEUES=queue,
     )
 
@@ -184,63 +178,63 @@ async def test_the_url_may_stand_in_a_variable_that_faktory_provider_names(
 
 
 async def test_a_client_that_trusts_the_authority_gets_in_over_tls(
-    faktory_with_tls: FaktoryServer,
+    server_with_tls: AnyServer,
 ) -> None:
-    address = parse_url(faktory_with_tls.url)
-    async with FaktoryClient(address, ca_file=faktory_with_tls.ca_file) as client:
+    address = parse_url(server_with_tls.url)
+    async with FaktoryClient(address, ca_file=server_with_tls.ca_file) as client:
         assert await client.info()
 
 
 async def test_a_worker_that_trusts_the_authority_works_over_tls(
-    faktory_with_tls: FaktoryServer, start_worker: StartWorker, ledger: Ledger, queue: str
+    server_with_tls: AnyServer, start_worker: StartWorker, ledger: Ledger, queue: str
 ) -> None:
-    jid = await push(faktory_with_tls.url, queue, faktory_with_tls.ca_file)
+    jid = await push(server_with_tls.url, queue, server_with_tls.ca_file)
 
     start_worker(
-        faktory_with_tls.url, WORKER_QUEUES=queue, FAKTORY_CA_FILE=str(faktory_with_tls.ca_file)
+        server_with_tls.url, WORKER_QUEUES=queue, FAKTORY_CA_FILE=str(server_with_tls.ca_file)
     )
 
     await eventually(lambda: [entry.jid for entry in ledger.entries] == [jid], 15)
 
 
 async def test_a_certificate_of_an_unknown_authority_is_refused_by_the_client(
-    faktory_with_tls: FaktoryServer,
+    server_with_tls: AnyServer,
 ) -> None:
     error = await assert_refused(
-        faktory_with_tls.url, faktory_with_tls.url, "not trusted", "FAKTORY_CA_FILE"
+        server_with_tls.url, server_with_tls.url, "not trusted", "FAKTORY_CA_FILE"
     )
     assert not error.is_retryable
 
 
 async def test_a_certificate_of_an_unknown_authority_ends_the_worker(
-    faktory_with_tls: FaktoryServer, start_worker: StartWorker
+    server_with_tls: AnyServer, start_worker: StartWorker
 ) -> None:
-    worker = start_worker(faktory_with_tls.url)
+    worker = start_worker(server_with_tls.url)
 
-    await assert_gives_up(worker, faktory_with_tls.url, "not trusted", "FAKTORY_CA_FILE")
+    await assert_gives_up(worker, server_with_tls.url, "not trusted", "FAKTORY_CA_FILE")
 
 
 async def test_a_certificate_for_another_name_is_refused_by_the_client(
-    faktory_with_tls: FaktoryServer,
+    server_with_tls: AnyServer,
 ) -> None:
     """127.1 is 127.0.0.1 in short, but the certificate does not know that."""
-    url = f"tcp+tls://127.1:{faktory_with_tls.port}"
-    ca_file = faktory_with_tls.ca_file
+    url = f"tcp+tls://127.1:{server_with_tls.port}"
+    ca_file = server_with_tls.ca_file
     error = await assert_refused(url, url, "not trusted", "mismatch", ca_file=ca_file)
     assert not error.is_retryable
 
 
 async def test_a_plain_url_to_a_server_with_tls_gets_a_hint_through_the_client(
-    faktory_with_tls: FaktoryServer,
+    server_with_tls: AnyServer,
 ) -> None:
-    error = await assert_refused(plain(faktory_with_tls), plain(faktory_with_tls), "tcp+tls://")
+    error = await assert_refused(plain(server_with_tls), plain(server_with_tls), "tcp+tls://")
     assert error.is_retryable
 
 
 async def test_a_plain_url_to_a_server_with_tls_gets_a_hint_in_the_workers_log(
-    faktory_with_tls: FaktoryServer, start_worker: StartWorker
+    server_with_tls: AnyServer, start_worker: StartWorker
 ) -> None:
-    worker = start_worker(plain(faktory_with_tls))
+    worker = start_worker(plain(server_with_tls))
 
     await worker.logs("use tcp+tls://", 20)
 
@@ -373,37 +367,6 @@ async def test_a_worker_waits_for_a_server_that_says_nothing(
 
 
 # The server's limit of 2,000 connections
-
-
-def connections(client: RawClient) -> int:
-    return int(client.info()["server"]["connections"])
-
-
-def wait_for_connections(client: RawClient, count: int) -> None:
-    deadline = time.monotonic() + 20
-    while (now := connections(client)) != count:
-        assert time.monotonic() < deadline, f"the server has {now} connections, not {count}"
-        time.sleep(0.05)
-
-
-@contextmanager
-def many_connections(server: FaktoryServer, count: int) -> Iterator[list[RawClient]]:
-    """Hold so many logged-in, idle connections, and nobody else any: the server may still be
-    closing those of an earlier test, and would refuse some of ours for them."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, count + 500)), hard))
-    held: list[RawClient] = []
-    try:
-        held.append(RawClient(server.url))
-        wait_for_connections(held[0], 1)
-        for _ in range(count - 1):
-            held.append(RawClient(server.url))  # noqa: PERF401 - closed even if one fails
-        wait_for_connections(held[0], count)
-        yield held
-    finally:
-        for connection in held:
-            connection.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.timeout(90)

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from devservers import FaktoryServer
 from shared.faktory.client import FaktoryClient
 from shared.jobs import Job, new_jid, utc_now
-from tests.conftest import StartWorker
+from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.raw_client import RawClient
-from tests.support.server_state import ServerState
 from tests.support.waiting import eventually, stays
-from tests.support.worker_process import WorkerUnderTest
+from tests.support.worker_process import AnyState, WorkerUnderTest
+
+pytestmark = ON_BOTH_SERVERS
 
 
 @pytest.fixture
 async def worker(
-    faktory: FaktoryServer, state: ServerState, start_worker: StartWorker, queue: str
+    server: AnyServer, state: AnyState, start_worker: StartWorker, queue: str
 ) -> WorkerUnderTest:
     """A worker on the test's queue, ready to take jobs."""
-    worker = start_worker(faktory.url, WORKER_QUEUES=queue)
+    worker = start_worker(server.url, WORKER_QUEUES=queue)
     await worker.ready(state)
     return worker
 
@@ -44,19 +44,19 @@ async def only(jobs: Any, within_s: float = 10.0) -> dict[str, Any]:
     return held[0]
 
 
-async def assert_settled(state: ServerState, *, processed: int, failures: int) -> None:
+async def assert_settled(state: AnyState, *, processed: int, failures: int) -> None:
     """Nothing is left anywhere, and the server counted so many."""
     await eventually(lambda: state.processed == processed and state.is_empty)
     assert state.failures == failures
 
 
 async def test_a_worker_announces_how_many_jobs_it_runs_at_a_time(
-    worker: WorkerUnderTest, faktory: FaktoryServer, queue: str
+    worker: WorkerUnderTest, server: AnyServer, queue: str
 ) -> None:
     line = worker.logged[0]
 
     assert line["event"] == "Concurrency: 4 jobs per worker"
-    assert line["server"] == faktory.url
+    assert line["server"] == server.url
     assert line["queues"] == queue
     assert "ledger" in line["jobtypes"]
 
@@ -65,7 +65,7 @@ async def test_a_worker_announces_how_many_jobs_it_runs_at_a_time(
 
 
 async def test_a_job_that_returns_is_processed(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="ledger", args=[7], queue=queue))
 
@@ -75,7 +75,7 @@ async def test_a_job_that_returns_is_processed(
 
 
 async def test_many_jobs_run_once_each(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jobs = [Job(jobtype="ledger", args=[n], queue=queue) for n in range(300)]
     await client.push_bulk(jobs)
@@ -86,10 +86,10 @@ async def test_many_jobs_run_once_each(
 
 
 async def test_a_job_of_another_producer_is_known_by_its_jid(
-    worker: WorkerUnderTest, faktory: FaktoryServer, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, server: AnyServer, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jid = new_jid()
-    with RawClient(faktory.url) as stranger:
+    with RawClient(server.url) as stranger:
         raw = {"jid": jid, "jobtype": "ledger", "args": [1], "queue": queue}
         assert stranger.call("PUSH " + json.dumps(raw)) == "OK"
 
@@ -98,7 +98,7 @@ async def test_a_job_of_another_producer_is_known_by_its_jid(
 
 
 async def test_a_plain_function_can_be_a_handler(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="sync_add", args=[40, 2], queue=queue))
 
@@ -107,7 +107,7 @@ async def test_a_plain_function_can_be_a_handler(
 
 
 async def test_a_worker_takes_no_more_jobs_than_it_has_slots(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push_bulk([Job(jobtype="sleepy", args=[60], queue=queue) for _ in range(6)])
 
@@ -119,7 +119,7 @@ async def test_a_worker_takes_no_more_jobs_than_it_has_slots(
 
 
 async def test_an_exception_sends_the_job_to_the_retries_with_its_traceback(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="fails", args=["Grüße: kaputt"], queue=queue, retry=3))
 
@@ -137,7 +137,7 @@ async def test_an_exception_sends_the_job_to_the_retries_with_its_traceback(
 
 
 async def test_an_exception_in_a_job_without_retries_ends_it(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     await client.push(Job(jobtype="fails", args=["once"], queue=queue, retry=0))
 
@@ -145,7 +145,7 @@ async def test_an_exception_in_a_job_without_retries_ends_it(
 
 
 async def test_an_unknown_job_type_is_a_failure_that_names_it(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     await client.push(Job(jobtype="nobody.knows.me", args=[], queue=queue))
 
@@ -162,7 +162,7 @@ async def test_an_unknown_job_type_is_a_failure_that_names_it(
 async def test_arguments_that_do_not_fit_are_a_failure_that_names_them(
     worker: WorkerUnderTest,
     client: FaktoryClient,
-    state: ServerState,
+    state: AnyState,
     ledger: Ledger,
     queue: str,
     args: list[Any],
@@ -182,7 +182,7 @@ async def test_arguments_that_do_not_fit_are_a_failure_that_names_them(
 
 
 async def test_retry_schedules_the_job_under_a_fresh_jid_and_spends_a_retry(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     pushed = Job(jobtype="retries", args=[600], queue=queue, retry=3, custom={"mine": "ä"})
     before = utc_now()
@@ -205,7 +205,7 @@ async def test_retry_schedules_the_job_under_a_fresh_jid_and_spends_a_retry(
 
 
 async def test_a_retried_job_runs_again_under_the_same_identity(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="retries", args=[0.1], queue=queue))
 
@@ -220,7 +220,7 @@ async def test_a_retried_job_runs_again_under_the_same_identity(
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 async def test_a_job_that_asks_for_one_retry_too_many_dies(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     """As with FAIL: `retry` counts the runs after the first, and the last failure is death."""
     pushed = Job(jobtype="always_retries", args=[0.1], queue=queue, retry=2)
@@ -237,7 +237,7 @@ async def test_a_job_that_asks_for_one_retry_too_many_dies(
 
 
 async def test_retry_of_a_job_without_retries_discards_it_as_its_pusher_asked(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="retries", args=[0.1], queue=queue, retry=0))
 
@@ -246,7 +246,7 @@ async def test_retry_of_a_job_without_retries_discards_it_as_its_pusher_asked(
 
 
 async def test_retry_of_a_job_that_may_fail_only_once_is_dead(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="retries", args=[0.1], queue=queue, retry=-1))
 
@@ -257,7 +257,7 @@ async def test_retry_of_a_job_that_may_fail_only_once_is_dead(
 
 
 async def test_defer_schedules_the_job_and_spends_no_retry(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     pushed = Job(jobtype="defers", args=[600], queue=queue, retry=3)
     await client.push(pushed)
@@ -274,7 +274,7 @@ async def test_defer_schedules_the_job_and_spends_no_retry(
 
 
 async def test_a_deferred_job_runs_when_its_time_has_come(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="defers", args=[0.1], queue=queue, retry=0))
 
@@ -288,7 +288,7 @@ async def test_a_deferred_job_runs_when_its_time_has_come(
 
 
 async def test_drop_is_processed_like_a_success(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     await client.push(Job(jobtype="drops", args=[], queue=queue))
 
@@ -296,7 +296,7 @@ async def test_drop_is_processed_like_a_success(
 
 
 async def test_dead_goes_to_the_dead_set_without_retries(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="dies", args=["no hope"], queue=queue, retry=25))
 
@@ -309,7 +309,7 @@ async def test_dead_goes_to_the_dead_set_without_retries(
 
 
 async def test_dead_leaves_other_jobs_that_wait_for_their_retry_alone(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
 ) -> None:
     waiting = await client.push(Job(jobtype="fails", args=["later"], queue=queue))
     await eventually(lambda: state.retries)
@@ -324,7 +324,7 @@ async def test_dead_leaves_other_jobs_that_wait_for_their_retry_alone(
 
 
 async def test_the_children_of_a_job_are_queued_and_consumed(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="parent", args=[queue], queue=queue))
 
@@ -333,7 +333,7 @@ async def test_the_children_of_a_job_are_queued_and_consumed(
 
 
 async def test_a_job_that_fails_has_no_children(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="failing_parent", args=[queue], queue=queue))
 
@@ -346,7 +346,7 @@ async def test_a_job_that_fails_has_no_children(
 
 
 async def test_a_copy_of_a_job_in_hand_is_not_run_beside_it(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     first = Job(jobtype="sleepy", args=[2], queue=queue)
     identity = {"mh": {"id": first.jid, "deliveries": 0}}
@@ -361,7 +361,7 @@ async def test_a_copy_of_a_job_in_hand_is_not_run_beside_it(
 
 
 async def test_a_job_that_ended_may_be_pushed_again(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     job = Job(jobtype="ledger", args=[1], queue=queue)
     await client.push(job)
@@ -377,7 +377,7 @@ async def test_a_job_that_ended_may_be_pushed_again(
 async def test_a_job_that_is_queued_again_without_delay_is_never_lost(
     worker: WorkerUnderTest,
     client: FaktoryClient,
-    state: ServerState,
+    state: AnyState,
     ledger: Ledger,
     queue: str,
     jobtype: str,
@@ -397,8 +397,8 @@ async def test_a_job_that_is_queued_again_without_delay_is_never_lost(
 
 async def test_queues_are_served_in_strict_order_when_they_have_no_weights(
     client: FaktoryClient,
-    faktory: FaktoryServer,
-    state: ServerState,
+    server: AnyServer,
+    state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -407,14 +407,14 @@ async def test_queues_are_served_in_strict_order_when_they_have_no_weights(
         jobs = [Job(jobtype="ledger", args=[number], queue=f"{queue}-{name}") for _ in range(20)]
         await client.push_bulk(jobs)
 
-    start_worker(faktory.url, WORKER_QUEUES=f"{queue}-high,{queue}-low", WORKER_CONCURRENCY="1")
+    start_worker(server.url, WORKER_QUEUES=f"{queue}-high,{queue}-low", WORKER_CONCURRENCY="1")
 
     await eventually(lambda: len(ledger.entries) == 40, 15)
     assert ledger.notes == ["1"] * 20 + ["0"] * 20
 
 
 async def test_a_paused_queue_is_left_alone_until_it_is_resumed(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="ledger", args=[1], queue=queue))
     await eventually(lambda: ledger.notes == ["1"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from datetime import timedelta
 
@@ -111,3 +112,10 @@ def sync_sleepy(seconds: float, context: JobContext) -> None:
 async def add(n: int, context: JobContext) -> None:
     """What other clients push in the interoperability tests."""
     note(context, n)
+
+
+@job("kills")
+async def kills(context: JobContext) -> None:
+    """What a job that runs its worker out of memory does to it."""
+    note(context, "started")
+    os.kill(os.getpid(), signal.SIGKILL)

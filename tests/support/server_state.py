@@ -10,6 +10,7 @@ import httpx
 import redis
 
 from devservers import FaktoryServer
+from worker.lane_plan import plan_lanes
 
 # One row of the page /busy: the id, then "host:pid", then labels and maybe "quiet".
 WORKER_ROW = re.compile(
@@ -37,6 +38,11 @@ class ServerState:
         self._redis.close()
         self._web.close()
 
+    @staticmethod
+    def fetch_lanes(connections: int, slots: int) -> int:
+        """How many a worker opens here."""
+        return plan_lanes(connections, slots, 0).fetch
+
     @property
     def retries(self) -> list[dict[str, Any]]:
         return self._sorted_set("retries")
@@ -53,6 +59,10 @@ class ServerState:
     def working(self) -> list[dict[str, Any]]:
         """The reserved jobs."""
         return [reservation["job"] for reservation in self._sorted_set("working")]
+
+    @property
+    def in_hand(self) -> int:
+        return len(self.working)
 
     @property
     def processed(self) -> int:

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from shared.settings import DEFAULT_CONNECTIONS
+from tests.support.broker_state import BrokerState
 from tests.support.ledger import LEDGER_VARIABLE, Ledger
 from tests.support.server_state import RegisteredWorker, ServerState
 from tests.support.waiting import eventually
-from worker.lane_plan import plan_lanes
+
+AnyState = ServerState | BrokerState
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What a worker takes from the environment; a test's own must not leak in.
@@ -72,11 +74,11 @@ class WorkerUnderTest:
     def has_logged(self, text: str) -> bool:
         return any(text in event for event in self.events())
 
-    async def ready(self, state: ServerState, lanes: int | None = None) -> list[RegisteredWorker]:
+    async def ready(self, state: AnyState, lanes: int | None = None) -> list[RegisteredWorker]:
         """Wait until every fetch lane is registered at the server."""
         if lanes is None:
             connections = int(self.env.get("FAKTORY_CONNECTIONS", DEFAULT_CONNECTIONS))
-            lanes = plan_lanes(connections, int(self.env["WORKER_CONCURRENCY"]), 0).fetch
+            lanes = state.fetch_lanes(connections, int(self.env["WORKER_CONCURRENCY"]))
 
         def registered() -> list[RegisteredWorker]:
             assert self.exit_code is None, f"the worker ended: {self.stderr}"

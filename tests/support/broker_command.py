@@ -1,0 +1,47 @@
+"""`python -m broker` run to its end: starts that must fail, and its subcommands."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+TIMEOUT_S = 20
+
+
+def broker_environment(data: Path, **settings: str) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BROKER_")}
+    return (
+        env
+        | {
+            "BROKER_DATA": str(data),
+            "BROKER_BIND": "127.0.0.1:0",
+            "BROKER_HTTP_BIND": "127.0.0.1:0",
+        }
+        | settings
+    )
+
+
+def run_broker(
+    data: Path, *arguments: str | Path, **settings: str
+) -> subprocess.CompletedProcess[str]:
+    """Its output is captured; one that does not end by itself is an error."""
+    return subprocess.run(
+        [sys.executable, "-m", "broker", *map(str, arguments)],
+        cwd=ROOT,
+        env=broker_environment(data, **settings),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=TIMEOUT_S,
+    )
+
+
+def refusal(data: Path, *arguments: str | Path, **settings: str) -> str:
+    """The one line with which it ends when it cannot do what it is asked to."""
+    done = run_broker(data, *arguments, **settings)
+    assert done.returncode == 1, done
+    said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("{")]
+    assert len(said) == 1, done
+    assert said[0].startswith("broker: "), said
+    return said[0].removeprefix("broker: ")
