@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-CONSUMER_HELP = "drain the same jobs by us, Rust, Go and PyPI; one real Faktory"
+CONSUMER_HELP = "drain the same jobs by us, Rust, Go and PyPI, from a real Faktory"
 BROKER_HELP = "push to and drain from a real Faktory and the broker, in turns"
 
 

@@ -37,7 +37,8 @@ COLUMNS = (
 SHORT_COLUMNS = ("consumer", "jobs/s", "min", "max", "ratio", "slots", "sockets", "µs/job", "KiB")
 
 HOW = """\
-Every consumer drains the same kind of jobs from one real Faktory, through the same relay, which
+Every consumer drains the same kind of jobs from a real Faktory, fresh for each run (one that has
+served a thousand connections keeps as many to its Redis), through the same kind of relay, which
 adds the round trip (at 0 ms too, so its cost counts for all). The consumer connects and waits for
 work; then all jobs become visible in one step, so that pushing is not measured. The rate counts
 from the moment when the server has 10 % of the jobs done until it has 90 % done or its queue is
