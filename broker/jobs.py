@@ -9,7 +9,14 @@ from typing import Any
 
 import msgspec
 
-from shared.jobs import DEFAULT_QUEUE, DEFAULT_RETRY, MAX_RESERVE_FOR_S, MIN_JID_LENGTH, QUEUE_NAME
+from shared.jobs import (
+    DEFAULT_QUEUE,
+    DEFAULT_RETRY,
+    MAX_RESERVE_FOR_S,
+    MIN_JID_LENGTH,
+    QUEUE_NAME,
+    rfc3339,
+)
 
 
 class Refused(Exception):
@@ -93,7 +100,7 @@ def from_row(key: int, payload: bytes) -> StoredJob:
 
 
 def utc_text(moment: float) -> str:
-    return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
+    return rfc3339(datetime.fromtimestamp(moment, UTC))
 
 
 def check_pushed(job: WireJob, now_text: str) -> None:
@@ -107,13 +114,18 @@ def check_pushed(job: WireJob, now_text: str) -> None:
         raise Refused("jobs cannot be reserved for more than one day")
     if not job.queue:
         job.queue = DEFAULT_QUEUE
-    elif not QUEUE_NAME.fullmatch(job.queue):
+    else:
         # A real Faktory takes it when the job is scheduled, and loses the job when it is due.
-        raise Refused(f'cannot get "{job.queue}" queue: queue names must match [a-zA-Z0-9._-]+')
+        check_queue(job.queue)
     if job.retry is None:
         job.retry = DEFAULT_RETRY
     if not job.created_at:
         job.created_at = now_text
+
+
+def check_queue(name: str) -> None:
+    if not QUEUE_NAME.fullmatch(name):
+        raise Refused(f'cannot get "{name}" queue: queue names must match [a-zA-Z0-9._-]+')
 
 
 def _check_raw(job: WireJob) -> None:

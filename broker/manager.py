@@ -17,6 +17,7 @@ from broker.jobs import (
     StoredJob,
     WireJob,
     check_pushed,
+    check_queue,
     decode_one,
     due_time,
     encode,
@@ -29,7 +30,7 @@ from broker.queues import Client, Queue, Waiter
 from broker.retries import RANDOM_DELAY_S, Fate, fate, record_failure, retry_delay_s
 from broker.schema import SEQUENCE_BITS
 from broker.store import SET_NAMES, Push, Reservation, SetRow, Snapshot, Store
-from shared.jobs import DEFAULT_RESERVE_FOR_S, MAX_RESERVE_FOR_S, MIN_RESERVE_FOR_S, QUEUE_NAME
+from shared.jobs import DEFAULT_RESERVE_FOR_S, MAX_RESERVE_FOR_S, MIN_RESERVE_FOR_S
 from shared.logs import get_logger
 
 FETCH_BLOCKS_S = 2.0
@@ -158,10 +159,10 @@ class Manager:
     # Fetching
 
     def queues_of(self, names: Sequence[str]) -> list[Queue]:
-        for name in names:
-            if name and not QUEUE_NAME.fullmatch(name):
-                raise Refused(f'cannot get "{name}" queue: queue names must match [a-zA-Z0-9._-]+')
-        return [self.queues.get(name) or self._new_queue(name) for name in names if name]
+        named = [name for name in names if name]
+        for name in named:
+            check_queue(name)
+        return [self.queues.get(name) or self._new_queue(name) for name in named]
 
     def take(self, queues: Sequence[Queue], client: Client, now: float) -> StoredJob | None:
         """Give the next job of the first queue that has one into the hands of a client."""
@@ -234,20 +235,16 @@ class Manager:
 
     def acknowledge(self, jids: Iterable[str]) -> None:
         """These are done. One that nobody has is fine: it was acknowledged before."""
-        working, batch, known = self.working, self.store.batch, self._known
         done = 0
         for jid in jids:
-            job = working.pop(jid, None) or self._withdraw(jid)
+            job = self._take_out(jid)
             if job is not None:
-                batch.settled.append(job.key)
-                if job.is_reservation_stored:
-                    batch.unreserved.append(job.key)
-                known.discard(jid)
+                self._settle(job)
                 done += 1
         self._count("processed", done)
 
     def fail(self, jid: str, errtype: str, message: str, backtrace: list[str]) -> None:
-        job = self.working.pop(jid, None) or self._withdraw(jid)
+        job = self._take_out(jid)
         if job is None:
             raise Refused(f"Job not found {jid}")
         self._fail(job, errtype, message, backtrace)
@@ -270,6 +267,10 @@ class Manager:
             row = SetRow("retries", now + delay_s, job.jid, wire.jobtype, encode(wire))
             self.store.batch.set_rows.append(row)
             self._count("retries", 1)
+
+    def _take_out(self, jid: str) -> StoredJob | None:
+        """A job that there is a result for, out of its holder's hands."""
+        return self.working.pop(jid, None) or self._withdraw(jid)
 
     def _settle(self, job: StoredJob) -> None:
         batch = self.store.batch

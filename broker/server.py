@@ -14,10 +14,11 @@ import msgspec
 
 from broker.answers import Answer
 from broker.clients import Clients, Hello, Worker
-from broker.jobs import Refused, StoredJob
+from broker.jobs import StoredJob
 from broker.manager import FETCH_BLOCKS_S
 from broker.queues import Queue, Waiter
 from broker.verbs import NOTHING, Verbs, bulk, error
+from shared.faktory.connection import enable_keepalive
 from shared.faktory.handshake import password_hash
 
 HELLO_WITHIN_S = 2.0
@@ -29,11 +30,10 @@ MAX_UNANSWERED = 16_384
 # Hashing a password is slow on purpose; a salt serves all who connect within a second.
 SALT_FOR_S = 1.0
 HASH_ITERATIONS = 4000
-KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+KEEPALIVE_IDLE_S = 10
 
 _ACK_START = b'ACK {"jid":"'
 _ACK_END = b'"}\r'
-_FETCH = b"FETCH "
 _decode_hello = msgspec.json.Decoder(Hello).decode
 
 
@@ -132,9 +132,7 @@ class Connection(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in KEEPALIVE:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            enable_keepalive(sock, KEEPALIVE_IDLE_S)
         self._server.open.add(self)
         line, self._salt, self._expected = self._server.gate.greeting(time.time())
         self._transport.write(line)
@@ -317,17 +315,8 @@ class Connection(asyncio.Protocol):
             self._greet(line)
         elif len(line) > self._server.max_line_bytes:
             self._refuse_and_close(f"a line of more than {self._server.max_line_bytes} bytes")
-        elif line.startswith(_FETCH):
-            self._fetch_line(line[len(_FETCH) :])
         else:
             self._verbs.run(self, line)
-
-    def _fetch_line(self, names: bytes) -> None:
-        self._verbs.commands += 1
-        try:
-            self._verbs.fetch(self, names)
-        except Refused as refusal:
-            self.reply(error(str(refusal)))
 
     def _greet(self, line: bytes) -> None:
         self._hello_timer.cancel()

@@ -82,12 +82,11 @@ class Push:
     set_rows: list[SetRow]
     stored: Callable[[], None]
     refused: Callable[[str], None]
+    size_bytes: int = field(init=False)
 
-    @property
-    def size_bytes(self) -> int:
-        return sum(len(payload) for _, payload in self.rows) + sum(
-            len(row.payload) for row in self.set_rows
-        )
+    def __post_init__(self) -> None:
+        payloads = (*(payload for _, payload in self.rows), *(row.payload for row in self.set_rows))
+        self.size_bytes = sum(map(len, payloads))
 
 
 @dataclass(slots=True)
@@ -106,6 +105,10 @@ class Batch:
     statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     when_stored: list[Callable[[], None]] = field(default_factory=list)
     is_vacuum_due: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return self == Batch()
 
     def count(self, name: str, change: int) -> None:
         self.counters[name] = self.counters.get(name, 0) + change
@@ -204,7 +207,7 @@ class Store:
         if self._thread.is_alive():
             self._work.put(None)
             self._thread.join()
-        if not self._is_broken and len(self._batches) == 1 and self._batches[0] == Batch():
+        if not self._is_broken and len(self._batches) == 1 and self._batches[0].is_empty:
             self._set_closed(True)
         self._reader.close()
         self._writer.close()
@@ -216,8 +219,7 @@ class Store:
     def batch(self) -> Batch:
         """The batch that is being filled; it is written soon."""
         if not self._is_scheduled and not self._is_writing:
-            self._is_scheduled = True
-            self._loop.call_at(self._sent_at + GATHER_S, self._send)
+            self._send_soon()
         return self._batches[-1]
 
     def push(self, push: Push) -> None:
@@ -236,11 +238,15 @@ class Store:
         self._batches.extend((Batch(statements=list(statements)), Batch()))
         _ = self.batch
 
+    def _send_soon(self) -> None:
+        self._is_scheduled = True
+        self._loop.call_at(self._sent_at + GATHER_S, self._send)
+
     def _send(self) -> None:
         self._is_scheduled = False
         if self._is_writing:
             return
-        while self._batches[0] == Batch():
+        while self._batches[0].is_empty:
             if len(self._batches) == 1:
                 return
             self._batches.popleft()
@@ -259,9 +265,8 @@ class Store:
             callback()
         if len(self._batches) > 1 or self._is_urgent:
             self._send()
-        elif self._batches[0] != Batch():
-            self._is_scheduled = True
-            self._loop.call_at(self._sent_at + GATHER_S, self._send)
+        elif not self._batches[0].is_empty:
+            self._send_soon()
 
     @property
     def is_backed_up(self) -> bool:

@@ -17,7 +17,7 @@ import orjson
 
 from broker.answers import Caller
 from broker.clients import STATES, Clients
-from broker.jobs import Refused, decode_many, decode_one, parse_time, utc_text
+from broker.jobs import Refused, WireJob, decode_many, decode_one, parse_time, utc_text
 from broker.manager import MOVED_AT_ONCE, Manager
 from broker.queues import Queue
 from broker.store import SET_NAMES
@@ -91,7 +91,7 @@ class Verbs:
         self._verbs: dict[bytes, Callable[[Caller, bytes], None]] = {
             b"PUSH": self._push,
             b"PUSHB": self._push_bulk,
-            b"FETCH": self.fetch,
+            b"FETCH": self._fetch,
             b"ACK": self._ack,
             b"FAIL": self._fail,
             b"BEAT": self._beat,
@@ -121,29 +121,36 @@ class Verbs:
 
     def _push(self, caller: Caller, rest: bytes) -> None:
         jobs = [_decode_pushed(decode_one, rest)]
-        answer = caller.reply_later()
-        try:
-            reasons = self.manager.push(
-                jobs, answer.ready, lambda why: answer.give(error(f"{why}: the job was not stored"))
-            )
-        except Refused as refusal:
-            answer.give(error(str(refusal)))
-            return
-        answer.data = error(next(iter(reasons.values()))) if reasons else OK
+        self._store(
+            caller,
+            jobs,
+            "the job was not stored",
+            lambda reasons: error(next(iter(reasons.values()))) if reasons else OK,
+        )
 
     def _push_bulk(self, caller: Caller, rest: bytes) -> None:
         jobs = _decode_pushed(decode_many, rest)
+        self._store(caller, jobs, "no job was stored", lambda reasons: bulk(orjson.dumps(reasons)))
+
+    def _store(
+        self,
+        caller: Caller,
+        jobs: list[WireJob],
+        complaint: str,
+        answer_to: Callable[[dict[str, str]], bytes],
+    ) -> None:
+        """Answer when they are stored; `answer_to` gets the reasons why some of them are not."""
         answer = caller.reply_later()
         try:
             reasons = self.manager.push(
-                jobs, answer.ready, lambda why: answer.give(error(f"{why}: no job was stored"))
+                jobs, answer.ready, lambda why: answer.give(error(f"{why}: {complaint}"))
             )
         except Refused as refusal:
             answer.give(error(str(refusal)))
             return
-        answer.data = bulk(orjson.dumps(reasons))
+        answer.data = answer_to(reasons)
 
-    def fetch(self, caller: Caller, rest: bytes) -> None:
+    def _fetch(self, caller: Caller, rest: bytes) -> None:
         queues = self._fetch_lines.get(rest)
         if queues is None or self._forgotten_queues != self.manager.forgotten_queues:
             queues = self._remember_fetch(rest)
@@ -163,18 +170,17 @@ class Verbs:
         return queues
 
     def acknowledge(self, caller: Caller, jids: list[str]) -> None:
-        """A run of ACKs: one entry in the batch, one answer."""
+        """A run of ACK lines that need no JSON parser: one answer for all of them."""
         self.commands += len(jids)
         self.manager.acknowledge(jids)
-        answer = caller.reply_later(OK * len(jids))
-        self.manager.store.batch.when_stored.append(answer.ready)
+        self._ok_when_stored(caller, len(jids))
 
     def _ack(self, caller: Caller, rest: bytes) -> None:
         jid = _decode(_decode_ack, rest, "invalid ACK ").get("jid")
         if jid is None:
             raise Refused(f"invalid ACK {_text(rest)}")
-        self.commands -= 1
-        self.acknowledge(caller, [jid])
+        self.manager.acknowledge([jid])
+        self._ok_when_stored(caller)
 
     def _fail(self, caller: Caller, rest: bytes) -> None:
         failure = _decode(_decode_fail, rest, "invalid FAIL ")
@@ -329,8 +335,8 @@ class Verbs:
             after = rows[-1].id
             await asyncio.sleep(0)
 
-    def _ok_when_stored(self, caller: Caller) -> None:
-        answer = caller.reply_later(OK)
+    def _ok_when_stored(self, caller: Caller, times: int = 1) -> None:
+        answer = caller.reply_later(OK * times)
         self.manager.store.batch.when_stored.append(answer.ready)
 
     def _refuse_paid(self, what: str) -> Callable[[Caller, bytes], None]:

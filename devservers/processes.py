@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 # All times in seconds.
 START_DEADLINE = 15.0
@@ -148,6 +149,23 @@ class Child:
             _signal_group(self.pid, number)
             wait_until(lambda: not group_alive(self.pid), STOP_DEADLINE)
         _reaper.tell(f"group-gone {self.pid}")
+
+
+class Started:
+    """A server as a context manager: start() on the way in, stop() on the way out."""
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 def wait_until(condition: Callable[[], bool], seconds: float) -> bool:

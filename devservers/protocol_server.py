@@ -7,8 +7,6 @@ import os
 import socket
 import ssl
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from urllib.parse import quote
 
 import trustme
@@ -17,6 +15,7 @@ from devservers.processes import (
     Child,
     Port,
     PortTakenError,
+    Started,
     make_directory,
     remove_directory,
 )
@@ -26,7 +25,7 @@ PORT_ATTEMPTS = 5
 GREETING_DEADLINE = 2.0
 
 
-class ProtocolServer:
+class ProtocolServer(Started):
     """A server process on free ports of the loopback. Subclasses say how it is launched."""
 
     name = "server"
@@ -148,18 +147,6 @@ class ProtocolServer:
         self._child.end()
         self._child = None
         self.start()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _require_ports(self) -> tuple[Port, Port]:
         if self._ports is None:

@@ -5,15 +5,13 @@ measurement pays for it.
 """
 
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from devservers.build import build
-from devservers.processes import Child, make_directory, remove_directory
+from devservers.processes import Child, Started, make_directory, remove_directory
 from devservers.protocol_server import ProtocolServer
 
 
-class Relay:
+class Relay(Started):
     """A relay process in front of a port of 127.0.0.1; a context manager."""
 
     def __init__(self, upstream_port: int, rtt_ms: float) -> None:
@@ -70,15 +68,3 @@ class Relay:
             remove_directory(self._dir)
             self._dir = None
         self._port = None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()

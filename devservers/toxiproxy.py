@@ -6,13 +6,19 @@ Tests put a Proxy between a client and a FaktoryServer, and slow it, stall it or
 import itertools
 import json
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 from urllib.error import HTTPError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from devservers.build import build
-from devservers.processes import Child, Port, PortTakenError, make_directory, remove_directory
+from devservers.processes import (
+    Child,
+    Port,
+    PortTakenError,
+    Started,
+    make_directory,
+    remove_directory,
+)
 from devservers.protocol_server import ProtocolServer
 
 PORT_ATTEMPTS = 5
@@ -22,7 +28,7 @@ API_DEADLINE = 5.0
 _http = build_opener(ProxyHandler({}))
 
 
-class Toxiproxy:
+class Toxiproxy(Started):
     """A Toxiproxy process; a context manager."""
 
     def __init__(self) -> None:
@@ -91,18 +97,6 @@ class Toxiproxy:
                 answer = error.read().decode(errors="replace").strip()
             raise RuntimeError(f"Toxiproxy: {method} {path}: {error.code} {answer}") from None
         return json.loads(text) if text else None
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _launch(self, binary: Path, directory: Path, port: int) -> None:
         child = Child(

@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        _enable_keepalive(transport.get_extra_info("socket"))
+        enable_keepalive(transport.get_extra_info("socket"), KEEPALIVE_IDLE_S)
 
     def data_received(self, data: bytes) -> None:
         self.progress_at = self._loop.time()
@@ -169,10 +169,11 @@ def _do_nothing() -> None:
     pass
 
 
-def _enable_keepalive(sock: socket.socket) -> None:
+def enable_keepalive(sock: socket.socket, idle_s: int) -> None:
+    """Find a peer whose host lost its power: probes begin after `idle_s` of silence."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, idle_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
 

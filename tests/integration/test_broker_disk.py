@@ -115,6 +115,7 @@ async def test_a_full_disk_refuses_pushes_and_still_lets_jobs_be_done(
     queue: str, size_mb: int
 ) -> None:
     if not can_make_a_file_system():
+        assert not os.environ.get("CI"), "CI must be able to make a mount namespace"
         pytest.skip("this user may not make a mount namespace; the other variant runs")
     with SmallDiskBroker(size_mb) as server, RawClient(server.url) as raw:
         taken = fill(raw, queue)
