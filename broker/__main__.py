@@ -7,8 +7,8 @@ from pathlib import Path
 
 import uvloop
 
+from broker.directory import DATABASE, backup, restore
 from broker.process import BrokerProcess
-from broker.store import DATABASE, backup, restore
 from shared.errors import ManyhandsError
 from shared.logs import configure_logs
 from shared.settings import BrokerSettings, load

@@ -19,8 +19,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker.batches import SET_NAMES
 from broker.jobs import utc_text
-from broker.store import SET_NAMES
 from broker.verbs import Verbs, resident_kb
 
 PAGE = 100
@@ -45,7 +45,7 @@ class Figures(Collector):
             latency.add_metric([queue.name], self._verbs.latency_s(queue.name))
         sets = GaugeMetricFamily("broker_set_jobs", "Jobs in a set", labels=["set"])
         for name in SET_NAMES:
-            sets.add_metric([name], manager.counters[name])
+            sets.add_metric([name], manager.store.counters[name])
         sets.add_metric(["working"], len(manager.working))
         yield from (queued, latency, sets)
         for name, text, value in (
@@ -55,8 +55,8 @@ class Figures(Collector):
         ):
             yield GaugeMetricFamily(name, text, value=value)
         for name, text, value in (
-            ("broker_processed", "Jobs done or failed", manager.counters["processed"]),
-            ("broker_failures", "Jobs failed", manager.counters["failures"]),
+            ("broker_processed", "Jobs done or failed", manager.store.counters["processed"]),
+            ("broker_failures", "Jobs failed", manager.store.counters["failures"]),
             ("broker_commands", "Commands run", self._verbs.commands),
             ("broker_commits", "Transactions", manager.store.commits),
             ("broker_given_back", "Jobs whose worker went away", manager.given_back),
@@ -89,13 +89,20 @@ def make_app(verbs: Verbs, password: str) -> Starlette:
             limit = min(max(int(request.query_params.get("limit", str(PAGE))), 1), MAX_PAGE)
         except ValueError:
             return _json({"error": "after and limit must be numbers"}, 400)
-        rows = verbs.manager.store.find(kind, "1", (), after=after, limit=limit)
+        rows = verbs.manager.store.reader.find(kind, "1", (), after=after, limit=limit)
         jobs = [
             {"id": row.id, "at": utc_text(row.at), "job": orjson.Fragment(row.payload)}
             for row in rows
         ]
         following = rows[-1].id if len(rows) == limit else None
-        return _json({"total": verbs.manager.counters[kind], "jobs": jobs, "next": following})
+        return _json({"total": verbs.manager.store.counters[kind], "jobs": jobs, "next": following})
+
+    async def one_job(request: Request) -> Response:
+        jid = request.path_params["jid"]
+        state = verbs.manager.state_of(jid)
+        if state is None:
+            return _json({"error": f"{jid} is not known: it is done, or was never queued"}, 404)
+        return _json({"jid": jid, "state": state})
 
     return Starlette(
         routes=[
@@ -103,6 +110,7 @@ def make_app(verbs: Verbs, password: str) -> Starlette:
             Route("/health", health),
             Route("/metrics", metrics),
             Route("/sets/{name}", one_set),
+            Route("/jobs/{jid}", one_job),
         ],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=_password_check(password))],
     )

@@ -7,11 +7,11 @@ write: a job in hand is still a row, and its reservation is written if it is in 
 
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
+from broker.batches import SET_NAMES, Push, SetRow
 from broker.jobs import (
     Refused,
     StoredJob,
@@ -27,9 +27,11 @@ from broker.jobs import (
 )
 from broker.known import GENERATION, KnownJids
 from broker.queues import Client, Queue, Waiter
+from broker.reading import Reservation, Snapshot
 from broker.retries import RANDOM_DELAY_S, Fate, fate, record_failure, retry_delay_s
 from broker.schema import SEQUENCE_BITS
-from broker.store import SET_NAMES, Push, Reservation, SetRow, Snapshot, Store
+from broker.sets import Sets
+from broker.store import Store
 from shared.jobs import DEFAULT_RESERVE_FOR_S, MAX_RESERVE_FOR_S, MIN_RESERVE_FOR_S
 from shared.logs import get_logger
 
@@ -41,9 +43,6 @@ MAX_GIVEN_BACK = 3
 # After a crash nobody gets a job for this long, so that acknowledgements that the crash left
 # unanswered come in again before their jobs go out again.
 HOLD_AFTER_CRASH_S = 3.0
-DEAD_KEPT_S = 180 * 24 * 3600.0
-DEAD_KEPT = 100_000
-MOVED_AT_ONCE = 1000
 
 
 @dataclass(slots=True)
@@ -63,7 +62,6 @@ class Manager:
     def __init__(self, store: Store, snapshot: Snapshot, now: float) -> None:
         self.queues: dict[str, Queue] = {}
         self.working: dict[str, StoredJob] = {}
-        self.counters = dict.fromkeys(("processed", "failures", *SET_NAMES), 0) | snapshot.counters
         self.expired_jobs = 0
         self.expired_reservations = 0
         self.given_back = 0
@@ -72,13 +70,10 @@ class Manager:
         self._by_number: dict[int, Queue] = {}
         self._last_number = 0
         self._known = KnownJids()
+        self.sets = Sets(store, self._known)
         self._waiting: deque[Waiter] = deque()
         # Queued jobs that somebody may hold all the same: given back, or delivered before a crash.
         self._maybe_held: dict[str, StoredJob] = {}
-        # Rows of the sets that a batch removes which is not committed yet.
-        self._leaving: set[int] = set()
-        # Sets that are to be emptied by statements which are not committed yet.
-        self._clearing: Counter[str] = Counter()
         self._held_until = 0.0 if snapshot.was_closed else now + HOLD_AFTER_CRASH_S
         self._log = get_logger("manager")
         self._restore(snapshot)
@@ -114,7 +109,7 @@ class Manager:
                     self._arrive(arrivals, job.jid, job)
             except Refused as error:
                 reasons[job.jid or ""] = str(error)
-        self.counters["scheduled"] += len(set_rows)
+        self.store.counters["scheduled"] += len(set_rows)
 
         def make_visible() -> None:
             self._make_visible(arrivals)
@@ -126,7 +121,9 @@ class Manager:
 
         def forget(reason: str) -> None:
             # Never below 0: they may have been cleared in the meantime.
-            self.counters["scheduled"] = max(0, self.counters["scheduled"] - len(set_rows))
+            self.store.counters["scheduled"] = max(
+                0, self.store.counters["scheduled"] - len(set_rows)
+            )
             for jid in (*arrivals.jids(), *(row.jid for row in set_rows)):
                 self._known.discard(jid)
             refused(reason)
@@ -241,7 +238,7 @@ class Manager:
             if job is not None:
                 self._settle(job)
                 done += 1
-        self._count("processed", done)
+        self.store.count("processed", done)
 
     def fail(self, jid: str, errtype: str, message: str, backtrace: list[str]) -> None:
         job = self._take_out(jid)
@@ -256,17 +253,15 @@ class Manager:
         assert wire.failure is not None and wire.jobtype is not None
         what = fate(wire)
         self._settle(job)
-        self._count("processed", 1)
-        self._count("failures", 1)
+        self.store.count("processed", 1)
+        self.store.count("failures", 1)
         if what is Fate.DEAD:
-            self._bury(SetRow("dead", now + DEAD_KEPT_S, job.jid, wire.jobtype, encode(wire)))
+            self.sets.bury(job.jid, wire.jobtype, encode(wire))
         elif what is Fate.RETRIED:
             delay_s = retry_delay_s(wire.failure.retry_count, random.randrange(RANDOM_DELAY_S))
             wire.failure.next_at = utc_text(now + delay_s)
             self._known.add(job.jid)
-            row = SetRow("retries", now + delay_s, job.jid, wire.jobtype, encode(wire))
-            self.store.batch.set_rows.append(row)
-            self._count("retries", 1)
+            self.sets.add(SetRow("retries", now + delay_s, job.jid, wire.jobtype, encode(wire)))
 
     def _take_out(self, jid: str) -> StoredJob | None:
         """A job that there is a result for, out of its holder's hands."""
@@ -334,6 +329,15 @@ class Manager:
             (job.key, is_held, job.owner, job.wid, job.since, job.reserved_until, job.given_back)
         )
 
+    def state_of(self, jid: str) -> str | None:
+        """Where a job is; None when it is done, or was never here, or is far down a long queue."""
+        if jid in self.working:
+            return "working"
+        rows = self.sets.without_leaving(self.store.reader.find_jid(jid))
+        if rows:
+            return rows[-1].kind
+        return "queued" if jid in self._known else None
+
     # From time to time
 
     def store_reservations(self, now: float, after_s: float = RESERVATION_STORED_AFTER_S) -> None:
@@ -353,19 +357,11 @@ class Manager:
         """Move jobs whose time has come into their queues; returns how many (at most a page)."""
         moved = 0
         for kind in ("scheduled", "retries"):
-            if self.counters[kind]:
-                rows = self.rows_of(kind, "at <= ?", (now,))
+            if self.store.counters[kind]:
+                rows = self.sets.page(kind, "at <= ?", (now,))
                 self.requeue(rows)
                 moved += len(rows)
         return moved
-
-    def bound_dead(self, now: float) -> None:
-        """Forget the dead that are too old, and the oldest when there are too many."""
-        if self.counters["dead"]:
-            self.discard(self.rows_of("dead", "at <= ?", (now,)))
-        excess = self.counters["dead"] - DEAD_KEPT
-        if excess > 0:
-            self.discard(self.rows_of("dead")[:excess])
 
     @property
     def is_holding(self) -> bool:
@@ -379,40 +375,12 @@ class Manager:
 
     # Sets
 
-    def clear_set(self, kind: str) -> None:
-        rows = self.rows_of(kind)
-        if len(rows) < self.counters[kind]:
-            # Too many to look up; and to forget a push is better than to swallow one.
-            self._known.clear()
-        for row in rows:
-            self._known.discard(row.jid)
-        self.counters[kind] = 0
-        self.store.run_alone(
-            ("DELETE FROM sets WHERE kind = ?", (kind,)),
-            ("UPDATE counters SET value = 0 WHERE name = ?", (kind,)),
-        )
-        self._hide((kind,))
-
-    def _hide(self, kinds: Sequence[str]) -> None:
-        """Nothing is found in these sets until they are really empty."""
-        self._clearing.update(kinds)
-        self.store.batch.when_stored.append(lambda: self._clearing.subtract(kinds))
-
-    def rows_of(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
-        """A page of a set, without what is on its way out of it."""
-        rows = self.store.read_set(kind, where, parameters, limit=MOVED_AT_ONCE)
-        return self.without_leaving(rows)
-
-    def without_leaving(self, rows: list[SetRow]) -> list[SetRow]:
-        leaving, clearing = self._leaving, self._clearing
-        return [row for row in rows if row.id not in leaving and not clearing[row.kind]]
-
     def requeue(self, rows: list[SetRow]) -> None:
         """From a set into the queues, in one commit."""
         if not rows:
             return
         now_text = utc_text(time.time())
-        self.discard(rows)
+        self.sets.discard(rows)
         arrivals = Arrivals()
         for row in rows:
             wire = decode_one(row.payload)
@@ -423,32 +391,6 @@ class Manager:
         batch = self.store.batch
         batch.rows.extend(arrivals.rows)
         batch.when_stored.append(lambda: self._make_visible(arrivals))
-
-    def kill(self, rows: list[SetRow]) -> None:
-        until = time.time() + DEAD_KEPT_S
-        self.discard(rows)
-        for row in rows:
-            self._bury(SetRow("dead", until, row.jid, row.jobtype, row.payload))
-
-    def discard(self, rows: list[SetRow]) -> None:
-        if not rows:
-            return
-        ids = [row.id for row in rows]
-        for row in rows:
-            self._count(row.kind, -1)
-            self._known.discard(row.jid)
-        self._leaving.update(ids)
-        batch = self.store.batch
-        batch.removed_set_ids.extend(ids)
-        batch.when_stored.append(lambda: self._leaving.difference_update(ids))
-
-    def _bury(self, row: SetRow) -> None:
-        self.store.batch.set_rows.append(row)
-        self._count("dead", 1)
-
-    def _count(self, name: str, change: int) -> None:
-        self.counters[name] += change
-        self.store.batch.count(name, change)
 
     # Queues
 
@@ -461,7 +403,8 @@ class Manager:
     def remove(self, queue: Queue) -> None:
         """Forget a queue's jobs; those in hand stay in hand."""
         in_hand = {job.key for job in self.working.values()}
-        if queue.size > len(queue.head):
+        if queue.size > len(queue.head) or queue.has_unstored:
+            # Too many to look up; and to forget a push is better than to swallow one.
             self._known.clear()
         self._forget(queue.head)
         queue.clear()
@@ -486,13 +429,13 @@ class Manager:
         self.working.clear()
         self._maybe_held.clear()
         self._known.clear()
-        self.counters = dict.fromkeys(self.counters, 0)
+        self.store.counters = dict.fromkeys(self.store.counters, 0)
         self.store.run_alone(
             *((f"DELETE FROM {table}", ()) for table in ("jobs", "reservations", "sets")),
             ("DELETE FROM counters WHERE name != 'closed'", ()),
             ("UPDATE queues SET is_paused = 0, rows = 0", ()),
         )
-        self._hide(SET_NAMES)
+        self.sets.hide(SET_NAMES)
 
     def listed_queues(self) -> list[Queue]:
         """Those that were pushed to; a FETCH alone does not make a queue."""
@@ -508,7 +451,7 @@ class Manager:
     def _new_queue(self, name: str) -> Queue:
         self._last_number += 1
         number = self._last_number
-        queue = Queue(number, name, self.store, last_key=number << SEQUENCE_BITS, rows=0)
+        queue = Queue(number, name, self.store.reader, last_key=number << SEQUENCE_BITS, rows=0)
         self._add_queue(queue)
         return queue
 
@@ -525,8 +468,8 @@ class Manager:
 
     def _restore(self, snapshot: Snapshot) -> None:
         for number, name, is_paused, rows in snapshot.queues:
-            last_key = self.store.last_key(number)
-            queue = Queue(number, name, self.store, last_key=last_key, rows=rows)
+            last_key = self.store.reader.last_key(number)
+            queue = Queue(number, name, self.store.reader, last_key=last_key, rows=rows)
             queue.is_paused, queue.is_stored = is_paused, True
             # A paused queue without jobs must be there to be resumed.
             queue.is_listed = rows > 0 or is_paused
@@ -536,10 +479,10 @@ class Manager:
         for row in (*held, *reversed(given_back)):
             self._restore_reservation(row)
         share = GENERATION // (1 + len(self.queues))
-        for jid in self.store.newest_in_sets(share):
+        for jid in self.store.reader.newest_in_sets(share):
             self._known.add(jid)
         for queue in self.queues.values():
-            for payload in self.store.newest_payloads(queue.id, share):
+            for payload in self.store.reader.newest_payloads(queue.id, share):
                 self._known.add(from_row(0, payload).jid)
             if self.is_holding:
                 queue.load_all_that_fits()

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 from broker.clients import Clients
 from broker.http import serve_http
-from broker.manager import MOVED_AT_ONCE, Manager
+from broker.manager import Manager
 from broker.server import Server
+from broker.sets import MOVED_AT_ONCE
 from broker.store import Store
 from broker.verbs import Verbs
 from shared.errors import ConfigError, ManyhandsError
@@ -114,7 +115,7 @@ class BrokerProcess:
         if second % 15 == 0:
             self.clients.close_silent(now)
             self.manager.forget_unused_queues()
-            self.manager.bound_dead(now)
+            self.manager.sets.bound_dead(now)
 
     def _repeat(self, move: Callable[[float], int], now: float) -> None:
         """As long as whole pages are moved, go on; in other turns of the loop."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from broker.jobs import StoredJob, from_row
+from broker.reading import Reader
 from broker.schema import SEQUENCE_BITS
-from broker.store import Store
 
 # Per queue; with 64 queues full to the brim that is a quarter of a gigabyte.
 HEAD_BYTES = 4 * 1024 * 1024
@@ -47,7 +47,7 @@ class Queue:
     every job has been in memory; `last_key`, the highest that is stored; `skipped`, keys above
     `loaded_to` that are in somebody's hands (only after a restart)."""
 
-    def __init__(self, number: int, name: str, store: Store, *, last_key: int, rows: int) -> None:
+    def __init__(self, number: int, name: str, reader: Reader, *, last_key: int, rows: int) -> None:
         self.id = number
         self.name = name
         self.is_paused = False
@@ -64,11 +64,16 @@ class Queue:
         self._loaded_to = last_key if rows == 0 else number << SEQUENCE_BITS
         self._head_bytes = 0
         self._page_jobs = 50
-        self._store = store
+        self._reader = reader
 
     def new_key(self) -> int:
         self._next_key += 1
         return self._next_key
+
+    @property
+    def has_unstored(self) -> bool:
+        """Jobs have got a key that are not on disk yet."""
+        return self._next_key > self.last_key
 
     def stored(self, jobs: list[StoredJob]) -> None:
         """Jobs of this queue are on disk now; keep them in memory too if there is room."""
@@ -115,7 +120,7 @@ class Queue:
     def load(self) -> None:
         """Read the next page. Its length follows from the size of the jobs of the last one."""
         while self._loaded_to < self.last_key:
-            page = self._store.read_jobs(self._loaded_to, self.last_key, self._page_jobs)
+            page = self._reader.read_jobs(self._loaded_to, self.last_key, self._page_jobs)
             if not page:
                 self._loaded_to = self.last_key
                 return

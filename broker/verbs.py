@@ -16,11 +16,12 @@ import msgspec
 import orjson
 
 from broker.answers import Caller
+from broker.batches import SET_NAMES
 from broker.clients import STATES, Clients
 from broker.jobs import Refused, WireJob, decode_many, decode_one, parse_time, utc_text
-from broker.manager import MOVED_AT_ONCE, Manager
+from broker.manager import Manager
+from broker.mutations import Mutation, mutate
 from broker.queues import Queue
-from broker.store import SET_NAMES
 
 OK = b"+OK\r\n"
 NOTHING = b"$-1\r\n"
@@ -47,18 +48,6 @@ class Beat(msgspec.Struct):
 class Held(msgspec.Struct):
     wid: str
     jids: set[str]
-
-
-class Filter(msgspec.Struct):
-    jids: list[str] | None = None
-    regexp: str | None = None
-    jobtype: str | None = None
-
-
-class Mutation(msgspec.Struct):
-    cmd: str = ""
-    target: str = ""
-    filter: Filter | None = None
 
 
 _decode_fail = msgspec.json.Decoder(Fail).decode
@@ -226,7 +215,7 @@ class Verbs:
         """What INFO and /stats say, in Faktory's shape."""
         manager, now = self.manager, time.time()
         queues = {queue.name: queue.size for queue in manager.listed_queues()}
-        sets = {name: manager.counters[name] for name in SET_NAMES}
+        sets = {name: manager.store.counters[name] for name in SET_NAMES}
         return {
             "now": utc_text(now),
             "server_utc_time": datetime.fromtimestamp(now, UTC).strftime("%H:%M:%S UTC"),
@@ -239,8 +228,8 @@ class Verbs:
                     **{name.title(): {"size": size} for name, size in sets.items()},
                 },
                 "total_enqueued": sum(queues.values()),
-                "total_failures": manager.counters["failures"],
-                "total_processed": manager.counters["processed"],
+                "total_failures": manager.store.counters["failures"],
+                "total_processed": manager.store.counters["processed"],
                 "total_queues": len(queues),
             },
             "server": {
@@ -305,35 +294,14 @@ class Verbs:
         if mutation.target not in SET_NAMES:
             raise Refused("invalid target for mutation command")
         if mutation.cmd == "clear" or (mutation.cmd == "discard" and mutation.filter is None):
-            self.manager.clear_set(mutation.target)
+            self.manager.sets.clear(mutation.target)
             self._ok_when_stored(caller)
             return
         answer = caller.reply_later(OK)
-        task = asyncio.get_running_loop().create_task(self._mutate_pages(mutation))
+        task = asyncio.get_running_loop().create_task(mutate(self.manager, mutation))
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
         task.add_done_callback(lambda _: self.manager.store.batch.when_stored.append(answer.ready))
-
-    async def _mutate_pages(self, mutation: Mutation) -> None:
-        """A large set takes many pages, and others have their turn between them."""
-        act = {"kill": self.manager.kill, "discard": self.manager.discard}.get(
-            mutation.cmd, self.manager.requeue
-        )
-        store = self.manager.store
-        # What was asked before this command comes first; what its own work adds, it leaves alone.
-        stored = asyncio.Event()
-        store.batch.when_stored.append(stored.set)
-        await stored.wait()
-        where, parameters = _condition(mutation.filter)
-        where, parameters = f"({where}) AND id <= ?", [*parameters, store.last_set_id()]
-        after = 0
-        while True:
-            rows = store.find(mutation.target, where, parameters, after=after, limit=MOVED_AT_ONCE)
-            if not rows:
-                return
-            act(self.manager.without_leaving(rows))
-            after = rows[-1].id
-            await asyncio.sleep(0)
 
     def _ok_when_stored(self, caller: Caller, times: int = 1) -> None:
         answer = caller.reply_later(OK * times)
@@ -345,35 +313,6 @@ class Verbs:
             raise Refused(f"{what} subsystem is only available in Faktory Enterprise")
 
         return refuse
-
-
-def _condition(chosen: Filter | None) -> tuple[str, list[Any]]:
-    """As Faktory: jids alone if there are any, else the pattern and the type."""
-    if chosen is None:
-        return "1", []
-    if chosen.jids:
-        return "jid IN (SELECT value FROM json_each(?))", [orjson.dumps(chosen.jids).decode()]
-    conditions, parameters = ["1"], []
-    if chosen.regexp:
-        conditions.append("CAST(payload AS TEXT) GLOB ?")
-        parameters.append(_glob(chosen.regexp))
-    if chosen.jobtype:
-        conditions.append("jobtype = ?")
-        parameters.append(chosen.jobtype)
-    return " AND ".join(conditions), parameters
-
-
-def _glob(pattern: str) -> str:
-    """Redis escapes by a backslash, SQLite by brackets."""
-    result, position = "", 0
-    while position < len(pattern):
-        if pattern[position] == "\\" and position + 1 < len(pattern):
-            position += 1
-            result += f"[{pattern[position]}]"
-        else:
-            result += pattern[position]
-        position += 1
-    return result
 
 
 def _decode(decoder: Callable[[bytes], Any], data: bytes, complaint: str) -> Any:

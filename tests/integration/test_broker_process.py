@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.store import DATABASE
+from broker.directory import DATABASE
 from devservers import BrokerServer
 from shared.errors import FaktoryError
 from shared.faktory.client import FaktoryClient

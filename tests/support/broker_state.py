@@ -4,8 +4,8 @@ import json
 import sqlite3
 from typing import Any
 
+from broker.directory import DATABASE
 from broker.schema import SEQUENCE_BITS
-from broker.store import DATABASE
 from devservers import BrokerServer
 from tests.support.raw_client import RawClient
 from tests.support.server_state import RegisteredWorker

@@ -75,7 +75,7 @@ class Desk:
 
     @property
     def rows(self) -> int:
-        return int(self.store._reader.execute("SELECT count(*) FROM jobs").fetchone()[0])
+        return int(self.store.reader._connection.execute("SELECT count(*) FROM jobs").fetchone()[0])
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_dead_job_that_is_pushed_anew_and_requeued_is_one_job(desk):
     desk.manager.fail("job-0001", "E", "m", [])
     desk.push("job-0001")
     desk.settle()
-    desk.manager.requeue(desk.manager.rows_of("dead"))
+    desk.manager.requeue(desk.manager.sets.page("dead"))
     desk.settle()
     assert desk.size == 2
     assert [desk.take(), desk.take()] == ["job-0001", None]
@@ -159,7 +159,7 @@ def test_what_is_requeued_and_pushed_in_one_commit_is_all_there_when_the_head_is
     desk.manager.fail("job-0001", "E", "m", [])
     desk.settle()
     monkeypatch.setattr(queues_module, "HEAD_BYTES", 50)
-    desk.manager.requeue(desk.manager.rows_of("dead"))
+    desk.manager.requeue(desk.manager.sets.page("dead"))
     desk.push("job-0002")
     desk.push("job-0003")
     desk.settle()
@@ -199,7 +199,7 @@ def test_a_job_that_takes_its_workers_down_has_failed(desk):
         desk.manager.give_back_of("us")
         desk.restart()
     assert desk.take() is None
-    (row,) = desk.manager.rows_of("retries")
+    (row,) = desk.manager.sets.page("retries")
     assert b'"errtype":"WorkerLost"' in row.payload
 
 
@@ -244,7 +244,7 @@ def test_a_push_that_is_repeated_after_a_restart_is_stored_once(desk):
         desk.push("job-0001")
         desk.push("job-0002", at="2999-01-01T00:00:00Z")
         desk.restart()
-    assert (desk.size, desk.manager.counters["scheduled"]) == (1, 1)
+    assert (desk.size, desk.manager.store.counters["scheduled"]) == (1, 1)
 
 
 def test_a_repeated_push_is_not_answered_for_one_that_the_full_disk_refused(desk):
@@ -282,11 +282,11 @@ def test_what_is_being_forgotten_does_not_become_due(desk, is_flush):
     if is_flush:
         desk.manager.flush()
     else:
-        desk.manager.clear_set("scheduled")
+        desk.manager.sets.clear("scheduled")
     desk.push("job-0002", at="2050-01-01T00:00:00Z")
     assert desk.manager.queue_due(NOW) == 0
     desk.settle()
-    assert desk.manager.counters["scheduled"] == 1
+    assert desk.manager.store.counters["scheduled"] == 1
     assert desk.manager.queue_due(NOW) == 1
     desk.settle()
     assert [desk.take(), desk.take()] == ["job-0002", None]
@@ -298,8 +298,8 @@ def test_the_dead_are_forgotten_when_their_time_is_over(desk):
     for jid in (desk.take(), desk.take()):
         desk.manager.fail(jid, "E", "m", [])
     desk.settle()
-    desk.manager.bound_dead(time.time())
-    assert desk.manager.counters["dead"] == 2
-    desk.manager.bound_dead(NOW)
+    desk.manager.sets.bound_dead(time.time())
+    assert desk.manager.store.counters["dead"] == 2
+    desk.manager.sets.bound_dead(NOW)
     desk.settle()
-    assert (desk.manager.counters["dead"], desk.manager.rows_of("dead")) == (0, [])
+    assert (desk.manager.store.counters["dead"], desk.manager.sets.page("dead")) == (0, [])

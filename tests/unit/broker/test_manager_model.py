@@ -19,10 +19,12 @@ from hypothesis.stateful import (
 )
 
 from broker import manager as manager_module
+from broker import sets as sets_module
 from broker import store as store_module
+from broker.batches import SET_NAMES
+from broker.directory import DATABASE
 from broker.jobs import Refused, StoredJob, WireJob, utc_text
 from broker.manager import HOLD_AFTER_CRASH_S, Manager
-from broker.store import DATABASE, SET_NAMES
 from shared.jobs import DEFAULT_RESERVE_FOR_S
 from tests.unit.broker.manager_model import Model, ModelJob, ModelRow
 from tests.unit.broker.stores import open_store, settle
@@ -56,6 +58,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.now = START
         self.patch.setattr(manager_module, "time", SimpleNamespace(time=lambda: self.now))
+        self.patch.setattr(sets_module, "time", SimpleNamespace(time=lambda: self.now))
         self.patch.setattr(manager_module, "random", SimpleNamespace(randrange=lambda _: 0))
         self.patch.setattr(store_module, "BALLAST_BYTES", 4096)
         self.root = tempfile.TemporaryDirectory()
@@ -211,11 +214,12 @@ class LifeOfABroker(RuleBasedStateMachine):
     )
     def jobs_of_a_set_are_moved(self, kind, action, jids):
         now = self.tick()
-        found = self.manager.rows_of(kind)
+        found = self.manager.sets.page(kind)
         rows = [row for row in self.model.sets[kind] if row.is_committed]
         assert {row.jid for row in found} == {row.job.jid for row in rows}
         found.sort(key=lambda row: row.id)
-        getattr(self.manager, action)([row for row in found if row.jid in jids])
+        owner = self.manager if action == "requeue" else self.manager.sets
+        getattr(owner, action)([row for row in found if row.jid in jids])
         for row in rows:
             if row.job.jid in jids:
                 self.model.leave(row)
@@ -227,7 +231,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(kind=st.sampled_from(SET_NAMES))
     def a_set_is_cleared(self, kind):
         self.all_is_committed()
-        self.manager.clear_set(kind)
+        self.manager.sets.clear(kind)
         self.model.sets[kind].clear()
 
     # Restarts
@@ -274,14 +278,14 @@ class LifeOfABroker(RuleBasedStateMachine):
             assert size == len(model.queues.get(name, [])), name
         assert list(manager.working) == list(model.working)
         sizes = {kind: len(rows) for kind, rows in model.sets.items()}
-        assert manager.counters == sizes | {
+        assert manager.store.counters == sizes | {
             "processed": model.processed,
             "failures": model.failures,
         }
         assert sorted(set(model.everywhere())) == sorted(model.everywhere())
 
     def _compare_disk(self) -> None:
-        model, read = self.model, self.store._reader.execute
+        model, read = self.model, self.store.reader._connection.execute
         queued = sorted(job.jid for queue in model.queues.values() for job in queue)
         (stored,) = read("SELECT count(*) FROM jobs").fetchone()
         assert stored == len(queued) + len(model.working)
@@ -290,12 +294,12 @@ class LifeOfABroker(RuleBasedStateMachine):
             assert rows == len(model.queues.get(name.decode(), [])) + len(in_hand)
             assert is_paused == (name.decode() in model.paused)
         for kind, rows_of_kind in model.sets.items():
-            found = sorted(row.jid for row in self.store.read_set(kind, limit=999))
+            found = sorted(row.jid for row in self.store.reader.read_set(kind, limit=999))
             assert found == sorted(row.job.jid for row in rows_of_kind)
         counters = {name.decode(): value for name, value in read("SELECT * FROM counters")}
         counters.pop("closed")
-        assert {name: counters.get(name, 0) for name in self.manager.counters} == (
-            self.manager.counters
+        assert {name: counters.get(name, 0) for name in self.manager.store.counters} == (
+            self.manager.store.counters
         )
 
 

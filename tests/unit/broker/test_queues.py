@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 from broker import queues
 from broker.jobs import StoredJob, from_row
 from broker.queues import Queue
+from broker.reading import Reader
 from broker.schema import SEQUENCE_BITS
-from broker.store import Store
 
 FIRST = 3 << SEQUENCE_BITS
 
@@ -26,7 +26,7 @@ def payload(key: int, size: int = 0) -> bytes:
     return b'{"jid":"job-%d","args":["%b"]}' % (key - FIRST, b"x" * size)
 
 
-class FakeStore:
+class FakeReader:
     """Rows by key, and how many were asked for at a time."""
 
     def __init__(self) -> None:
@@ -40,18 +40,18 @@ class FakeStore:
 
 
 @pytest.fixture
-def store() -> FakeStore:
-    return FakeStore()
+def store() -> FakeReader:
+    return FakeReader()
 
 
-def a_queue(store: FakeStore, *, rows: int = 0, size: int = 0) -> Queue:
+def a_queue(store: FakeReader, *, rows: int = 0, size: int = 0) -> Queue:
     """A queue that finds so many jobs on disk."""
     for number in range(1, rows + 1):
         store.rows[FIRST + number] = payload(FIRST + number, size)
-    return Queue(3, "some", cast("Store", store), last_key=FIRST + rows, rows=rows)
+    return Queue(3, "some", cast("Reader", store), last_key=FIRST + rows, rows=rows)
 
 
-def push(queue: Queue, store: FakeStore, count: int = 1, size: int = 0) -> list[StoredJob]:
+def push(queue: Queue, store: FakeReader, count: int = 1, size: int = 0) -> list[StoredJob]:
     keys = [queue.new_key() for _ in range(count)]
     jobs = [from_row(key, payload(key, size)) for key in keys]
     store.rows.update((job.key, job.payload) for job in jobs)
@@ -224,7 +224,7 @@ class AnyUseOfAQueue(RuleBasedStateMachine):
         self.patch.setattr(queues, "HEAD_BYTES", 400)
         self.patch.setattr(queues, "PAGE_JOBS", 7)
         self.patch.setattr(queues, "LOW_JOBS", 3)
-        self.store = FakeStore()
+        self.store = FakeReader()
         self.queue = a_queue(self.store, rows=rows)
         self.queue._page_jobs = 4
         self.model: deque[int] = deque()

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from broker import store as store_module
+from broker import batches, reading
+from broker.batches import Push, SetRow
+from broker.directory import DATABASE
+from broker.reading import Reservation, Snapshot
 from broker.schema import SEQUENCE_BITS
-from broker.store import DATABASE, Push, Reservation, SetRow, Snapshot, Store
+from broker.store import Store
 from tests.unit.broker.stores import HandLoop, open_store, settle
 
 ONE, TWO = 1 << SEQUENCE_BITS, 2 << SEQUENCE_BITS
@@ -64,20 +67,20 @@ def test_all_that_was_committed_is_there_after_a_restart(opened, tmp_path):
         Reservation(TWO + 1, False, None, "", 2.5, 62.5, 2, "ü€".encode()),
     ]
     assert snapshot.counters == {"processed": 3, "scheduled": 1}
-    assert again.read_jobs(ONE, ONE + 9, 50) == [(ONE + 1, b"a"), (ONE + 2, b"")]
-    assert again.read_jobs(ONE, ONE + 9, 1) == [(ONE + 1, b"a")]
-    assert again.read_jobs(ONE + 2, ONE + 9, 1) == []
-    assert [again.last_key(number) for number in (1, 2, 3)] == [
+    assert again.reader.read_jobs(ONE, ONE + 9, 50) == [(ONE + 1, b"a"), (ONE + 2, b"")]
+    assert again.reader.read_jobs(ONE, ONE + 9, 1) == [(ONE + 1, b"a")]
+    assert again.reader.read_jobs(ONE + 2, ONE + 9, 1) == []
+    assert [again.reader.last_key(number) for number in (1, 2, 3)] == [
         ONE + 2,
         TWO + 1,
         3 << SEQUENCE_BITS,
     ]
     for kind, at in (("scheduled", 5.0), ("dead", 9.5), ("retries", 7.25)):
-        (row,) = again.read_set(kind, limit=9)
+        (row,) = again.reader.read_set(kind, limit=9)
         assert (row.at, row.jid, row.jobtype) == (at, "jid-of-it", "greet")
         assert row.payload == a_set_row(kind).payload
-    assert list(again.newest_payloads(1, 1)) == [b""]
-    assert list(again.newest_in_sets(9)) == ["jid-of-it"] * 2
+    assert list(again.reader.newest_payloads(1, 1)) == [b""]
+    assert list(again.reader.newest_in_sets(9)) == ["jid-of-it"] * 2
     again.close()
 
 
@@ -91,13 +94,13 @@ def test_what_was_settled_is_gone_and_the_queues_know_how_many_are_left(opened, 
     settle(store, loop)
     store.batch.settled.extend([ONE + 1, ONE + 3, TWO + 2])
     store.batch.unreserved.append(ONE + 3)
-    store.batch.removed_set_ids.append(store.read_set("dead", limit=1)[0].id)
+    store.batch.removed_set_ids.append(store.reader.read_set("dead", limit=1)[0].id)
     settle(store, loop)
     again, _, snapshot = reopened(store, tmp_path)
     assert [(name, rows) for _, name, _, rows in snapshot.queues] == [("one", 3), ("two", 2)]
     assert snapshot.reservations == []
-    assert [key for key, _ in again.read_jobs(ONE, TWO, 9)] == [ONE + 2, ONE + 4, ONE + 5]
-    assert [row.jid for row in again.read_set("dead", limit=9)] == ["second"]
+    assert [key for key, _ in again.reader.read_jobs(ONE, TWO, 9)] == [ONE + 2, ONE + 4, ONE + 5]
+    assert [row.jid for row in again.reader.read_set("dead", limit=9)] == ["second"]
     again.close()
 
 
@@ -133,7 +136,7 @@ def test_statements_that_run_alone_keep_their_place(opened):
     store.run_alone(("DELETE FROM jobs", ()), ("UPDATE queues SET rows = 0", ()))
     push(store, [(ONE + 2, b"after")], [])
     settle(store, loop)
-    assert store.read_jobs(ONE, TWO, 9) == [(ONE + 2, b"after")]
+    assert store.reader.read_jobs(ONE, TWO, 9) == [(ONE + 2, b"after")]
     assert store._writer.execute("SELECT rows FROM queues").fetchall() == [(1,)]
 
 
@@ -158,8 +161,9 @@ def test_what_is_written_is_seen_in_the_order_in_which_it_was_asked_for(opened):
 
 def test_more_than_sqlite_takes_as_one_value_is_written_and_read_in_parts(opened, monkeypatch):
     store, loop = opened
-    monkeypatch.setattr(store_module, "STATEMENT_BYTES", 20_000)
-    for connection in (store._writer, store._reader):
+    for module in (batches, reading):
+        monkeypatch.setattr(module, "STATEMENT_BYTES", 20_000)
+    for connection in (store._writer, store.reader._connection):
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 50_000)
     store.batch.queues.append((1, "one", False))
     rows = [(ONE + 1 + number, b"%05d" % number * 800) for number in range(30)]
@@ -169,11 +173,13 @@ def test_more_than_sqlite_takes_as_one_value_is_written_and_read_in_parts(opened
     )
     settle(store, loop)
     read: list[tuple[int, bytes]] = []
-    while page := store.read_jobs(read[-1][0] if read else ONE, TWO - 1, 30):
+    while page := store.reader.read_jobs(read[-1][0] if read else ONE, TWO - 1, 30):
         read.extend(page)
     assert read == rows
-    assert len(list(store.newest_payloads(1, 30))) == 30
-    assert [row.jid for row in store.read_set("dead", limit=99)] == [str(n) for n in range(30)]
+    assert len(list(store.reader.newest_payloads(1, 30))) == 30
+    assert [row.jid for row in store.reader.read_set("dead", limit=99)] == [
+        str(n) for n in range(30)
+    ]
 
 
 def test_a_set_is_walked_through_by_time_or_by_id(opened):
@@ -181,13 +187,13 @@ def test_a_set_is_walked_through_by_time_or_by_id(opened):
     for jid, at in (("a", 3.0), ("b", 1.0), ("c", 2.0), ("d", 1.0)):
         store.batch.set_rows.append(a_set_row("scheduled", at, jid))
     settle(store, loop)
-    by_time = [row.jid for row in store.read_set("scheduled", limit=9)]
-    first = store.find("scheduled", "1", (), after=0, limit=3)
-    rest = store.find("scheduled", "1", (), after=first[-1].id, limit=3)
+    by_time = [row.jid for row in store.reader.read_set("scheduled", limit=9)]
+    first = store.reader.find("scheduled", "1", (), after=0, limit=3)
+    rest = store.reader.find("scheduled", "1", (), after=first[-1].id, limit=3)
     assert by_time == ["b", "d", "c", "a"]
     assert [[row.jid for row in rows] for rows in (first, rest)] == [["a", "b", "c"], ["d"]]
-    assert store.last_set_id() == rest[-1].id
-    assert [r.jid for r in store.read_set("scheduled", "at <= ?", (1.5,), limit=1)] == ["b"]
+    assert store.reader.last_set_id() == rest[-1].id
+    assert [r.jid for r in store.reader.read_set("scheduled", "at <= ?", (1.5,), limit=1)] == ["b"]
 
 
 async def test_a_real_loop_is_told_of_each_commit(tmp_path):
@@ -225,5 +231,5 @@ def test_a_store_that_was_not_closed_is_known_by_it(opened, tmp_path):
         shutil.copy(tmp_path / name, copy / name)
     again, _ = open_store(copy)
     assert not again.load().was_closed
-    assert again.read_jobs(ONE, TWO, 9) == [(ONE + 1, b"x")]
+    assert again.reader.read_jobs(ONE, TWO, 9) == [(ONE + 1, b"x")]
     again.close()

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from broker import schema
+from broker.batches import Push
+from broker.directory import DATABASE, restore
 from broker.schema import APPLICATION_ID, PAGE_BYTES, SEQUENCE_BITS, VERSION
-from broker.store import DATABASE, Push, restore
 from shared.errors import ConfigError
 from tests.unit.broker.stores import open_store, settle
 
@@ -132,7 +133,7 @@ def test_an_older_database_is_brought_up_to_date_with_its_jobs(tmp_path, monkeyp
         store.load()
         assert store._writer.execute("SELECT a FROM later").fetchall() == [(7,)]
         assert store._writer.execute("PRAGMA user_version").fetchone() == (len(steps),)
-        assert len(store.read_jobs(ONE, TWO, 99)) == 50
+        assert len(store.reader.read_jobs(ONE, TWO, 99)) == 50
         store.close()
 
 

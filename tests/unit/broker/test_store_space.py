@@ -4,9 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from broker import directory
 from broker import store as store_module
+from broker.batches import Push
+from broker.directory import DATABASE, backup, restore
 from broker.schema import PAGE_BYTES, SEQUENCE_BITS
-from broker.store import BALLAST, BALLAST_BYTES, DATABASE, Push, Store, backup, restore
+from broker.store import BALLAST, BALLAST_BYTES, Store
 from shared.errors import ConfigError
 from tests.unit.broker.stores import HandLoop, open_store, settle
 
@@ -57,7 +60,9 @@ def test_a_full_disk_refuses_pushes_and_takes_results(opened, tmp_path):
     assert store.is_disk_full
     assert not (tmp_path / BALLAST).exists()
     remove(store, loop, 1, 10)
-    assert [key - ONE for key, _ in store.read_jobs(ONE, ONE + 999, 999)] == list(range(11, 51))
+    assert [key - ONE for key, _ in store.reader.read_jobs(ONE, ONE + 999, 999)] == list(
+        range(11, 51)
+    )
     assert store._writer.execute("SELECT rows FROM queues").fetchone() == (40,)
 
 
@@ -70,7 +75,7 @@ def test_results_that_came_with_a_refused_push_are_stored(opened):
     store.batch.when_stored.append(lambda: said.append("acknowledged"))
     said += push(store, loop, 51, 50)
     assert said == ["acknowledged", "the disk is full"]
-    assert store.read_jobs(ONE, ONE + 1, 9) == []
+    assert store.reader.read_jobs(ONE, ONE + 1, 9) == []
 
 
 def test_when_there_is_room_again_pushes_are_taken_again(opened, tmp_path):
@@ -95,7 +100,7 @@ def test_a_result_waits_for_room_and_is_stored_then(opened, monkeypatch):
     store.batch.when_stored.append(lambda: said.append("requeued"))
     settle(store, loop)
     assert said == ["requeued"]
-    assert len(store.read_jobs(ONE, ONE + 999, 999)) == 50
+    assert len(store.reader.read_jobs(ONE, ONE + 999, 999)) == 50
 
 
 def test_a_store_on_a_full_disk_can_be_closed_and_does_not_pass_for_closed(tmp_path, monkeypatch):
@@ -127,7 +132,10 @@ def test_a_drained_queue_gives_its_space_back(opened, tmp_path, monkeypatch):
     store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     assert largest > 400 * PAGE_BYTES
     assert (tmp_path / DATABASE).stat().st_size < 64 * PAGE_BYTES
-    assert [key for key, _ in store.read_jobs(ONE, ONE + 9999, 9)] == [ONE + 1000, ONE + 1001]
+    assert [key for key, _ in store.reader.read_jobs(ONE, ONE + 9999, 9)] == [
+        ONE + 1000,
+        ONE + 1001,
+    ]
 
 
 def test_a_few_free_pages_are_kept(opened):
@@ -141,7 +149,7 @@ def test_a_few_free_pages_are_kept(opened):
 
 
 def test_the_log_of_a_busy_store_stays_bounded(tmp_path, monkeypatch):
-    monkeypatch.setattr(store_module, "CHECKPOINT_PAGES", 32)
+    monkeypatch.setattr(directory, "CHECKPOINT_PAGES", 32)
     store, loop = open_store(tmp_path)
     store.load()
     for number in range(100):
@@ -164,7 +172,7 @@ def test_a_backup_of_an_open_store_can_be_restored(opened, tmp_path):
     snapshot = again.load()
     assert [(name, rows) for _, name, _, rows in snapshot.queues] == [("one", 50)]
     assert not snapshot.was_closed
-    assert len(again.read_jobs(ONE, ONE + 999, 999)) == 50
+    assert len(again.reader.read_jobs(ONE, ONE + 999, 999)) == 50
     assert again._writer.execute("PRAGMA auto_vacuum").fetchone() == (2,)
     again.close()
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from broker import verbs
-from broker.store import SET_NAMES
+from broker import mutations
+from broker.batches import SET_NAMES
 from tests.unit.broker.connections import Broker
 
 OK = b"+OK\r\n"
@@ -37,7 +37,7 @@ def fail(jid: str) -> bytes:
 
 
 def sets(broker: Broker) -> dict[str, int]:
-    return {name: broker.manager.counters[name] for name in SET_NAMES}
+    return {name: broker.manager.store.counters[name] for name in SET_NAMES}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_to_kill_the_dead_comes_to_an_end(broker, monkeypatch):
     for number in range(3):
         await a_dead_job(broker, f"job-000{number}")
     # Page by page, and each is committed before the next is read.
-    monkeypatch.setattr(verbs, "MOVED_AT_ONCE", 1)
+    monkeypatch.setattr(mutations, "MOVED_AT_ONCE", 1)
     monkeypatch.setattr(asyncio, "sleep", lambda _: broker.committed())
     assert await call(broker, b'MUTATE {"cmd":"kill","target":"dead"}') == OK
     assert sets(broker)["dead"] == 3

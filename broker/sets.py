@@ -1,0 +1,85 @@
+"""The scheduled, retry and dead jobs."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from broker.batches import SetRow
+from broker.known import KnownJids
+from broker.store import Store
+
+DEAD_KEPT_S = 180 * 24 * 3600.0
+DEAD_KEPT = 100_000
+MOVED_AT_ONCE = 1000
+
+
+class Sets:
+    """State: what is on its way out of the sets, in a batch that is not committed yet."""
+
+    def __init__(self, store: Store, known: KnownJids) -> None:
+        self._store = store
+        self._known = known
+        self._leaving: set[int] = set()
+        # Sets that are to be emptied by statements which are not committed yet.
+        self._clearing: Counter[str] = Counter()
+
+    def add(self, row: SetRow) -> None:
+        self._store.batch.set_rows.append(row)
+        self._store.count(row.kind, 1)
+
+    def clear(self, kind: str) -> None:
+        rows = self.page(kind)
+        if len(rows) < self._store.counters[kind]:
+            # Too many to look up; and to forget a push is better than to swallow one.
+            self._known.clear()
+        for row in rows:
+            self._known.discard(row.jid)
+        self._store.counters[kind] = 0
+        self._store.run_alone(
+            ("DELETE FROM sets WHERE kind = ?", (kind,)),
+            ("UPDATE counters SET value = 0 WHERE name = ?", (kind,)),
+        )
+        self.hide((kind,))
+
+    def hide(self, kinds: Sequence[str]) -> None:
+        """Nothing is found in these sets until they are really empty."""
+        self._clearing.update(kinds)
+        self._store.batch.when_stored.append(lambda: self._clearing.subtract(kinds))
+
+    def page(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
+        """A page of a set, without what is on its way out of it."""
+        rows = self._store.reader.read_set(kind, where, parameters, limit=MOVED_AT_ONCE)
+        return self.without_leaving(rows)
+
+    def without_leaving(self, rows: list[SetRow]) -> list[SetRow]:
+        leaving, clearing = self._leaving, self._clearing
+        return [row for row in rows if row.id not in leaving and not clearing[row.kind]]
+
+    def kill(self, rows: list[SetRow]) -> None:
+        self.discard(rows)
+        for row in rows:
+            self.bury(row.jid, row.jobtype, row.payload)
+
+    def bury(self, jid: str, jobtype: str, payload: bytes) -> None:
+        self.add(SetRow("dead", time.time() + DEAD_KEPT_S, jid, jobtype, payload))
+
+    def discard(self, rows: list[SetRow]) -> None:
+        if not rows:
+            return
+        ids = [row.id for row in rows]
+        for row in rows:
+            self._store.count(row.kind, -1)
+            self._known.discard(row.jid)
+        self._leaving.update(ids)
+        batch = self._store.batch
+        batch.removed_set_ids.extend(ids)
+        batch.when_stored.append(lambda: self._leaving.difference_update(ids))
+
+    def bound_dead(self, now: float) -> None:
+        """Forget the dead that are too old, and the oldest when there are too many."""
+        if self._store.counters["dead"]:
+            self.discard(self.page("dead", "at <= ?", (now,)))
+        excess = self._store.counters["dead"] - DEAD_KEPT
+        if excess > 0:
+            self.discard(self.page("dead")[:excess])
