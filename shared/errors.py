@@ -17,6 +17,11 @@ class InvalidJob(ManyhandsError, ValueError):
     """A job that must not be sent: the server would corrupt, lose or refuse it."""
 
 
+class InvalidUrl(ManyhandsError, ValueError):
+    """A URL that cannot be fetched, and why. The text never repeats the whole URL: it may hold a
+    password."""
+
+
 class FaktoryError(ManyhandsError):
     """Anything that went wrong between us and a Faktory server."""
 
@@ -31,6 +36,10 @@ class ConnectFailed(FaktoryError):
 
 class ConnectionLost(FaktoryError):
     """The connection went away before the answer came: the command may or may not have run."""
+
+
+class NotSent(ConnectionLost):
+    """The command never left: it has certainly not run."""
 
 
 class ProtocolError(FaktoryError):

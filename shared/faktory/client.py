@@ -14,7 +14,14 @@ from typing import Any, Self
 
 import orjson
 
-from shared.errors import ConnectionLost, FaktoryError, InvalidJob, ProtocolError, ServerError
+from shared.errors import (
+    ConnectionLost,
+    FaktoryError,
+    InvalidJob,
+    NotSent,
+    ProtocolError,
+    ServerError,
+)
 from shared.faktory import codec
 from shared.faktory.codec import ErrorReply, Reply
 from shared.faktory.dialer import Dialer
@@ -61,6 +68,15 @@ class FaktoryVerbs:
 
     def __init__(self, lanes: CommandLanes) -> None:
         self._lanes = lanes
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a command can be sent now."""
+        return self._lanes.is_up
+
+    @property
+    def is_our_broker(self) -> bool:
+        return self._lanes.is_our_broker
 
     async def push(self, job: Job, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
         """Push one job; its jid. As a batch of one: PUSH with `retry` poisons the server's
@@ -159,7 +175,10 @@ class FaktoryVerbs:
             async with asyncio.timeout(timeout_s):
                 reply = await answer
         except TimeoutError:
-            self._lanes.give_up_on(command)
+            if self._lanes.give_up_on(command):
+                raise NotSent(
+                    f"no connection to {self._lanes.dialer.address} in {timeout_s:g} s"
+                ) from None
             raise ConnectionLost(
                 f"no answer from {self._lanes.dialer.address} in {timeout_s:g} s"
             ) from None
@@ -205,11 +224,19 @@ class FaktoryClient(FaktoryVerbs):
 
     async def __aenter__(self) -> Self:
         """Connect. Raises ConnectFailed when the first attempt fails."""
-        first = await self._lanes.dialer.dial()
-        first.close("the server is there")
-        self._keep_up(self._lanes)
+        await self.probe()
+        self.start()
         await self._lanes.wait_up_within(DEFAULT_TIMEOUT_S)
         return self
+
+    async def probe(self) -> None:
+        """See whether the server is there and lets us in. Raises ConnectFailed."""
+        first = await self._lanes.dialer.dial()
+        first.close("the server is there")
+
+    def start(self) -> None:
+        """Keep connections up from now on, whether the server is there already or not."""
+        self._keep_up(self._lanes)
 
     async def __aexit__(
         self,
@@ -217,6 +244,9 @@ class FaktoryClient(FaktoryVerbs):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
         self._lanes.close()
         self._fetch._lanes.close()
         for task in self._tasks:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import inf
 
 from shared.errors import ConnectFailed, ConnectionLost, FaktoryError
-from shared.faktory.backoff import Backoff
+from shared.faktory.backoff import LONGEST_DELAY_TO_BROKER_S, Backoff
 from shared.faktory.codec import Reply
 from shared.faktory.connection import Connection
 from shared.faktory.dialer import Dialer
@@ -48,6 +48,8 @@ class Lane:
                 if not error.is_retryable:
                     raise
             else:
+                if connection.server.is_our_broker:
+                    self._backoff.longest_s = LONGEST_DELAY_TO_BROKER_S
                 await self._serve(connection)
                 if self._is_closing:
                     return
@@ -214,6 +216,10 @@ class CommandLanes:
             raise ConnectionLost(f"no connection to {self.dialer.address} so far") from None
 
     @property
+    def is_up(self) -> bool:
+        return self._is_up.is_set()
+
+    @property
     def unsent(self) -> int:
         return len(self._waiting)
 
@@ -249,13 +255,15 @@ class CommandLanes:
             return True
         return False
 
-    def give_up_on(self, command: Command) -> None:
-        """Its answer is overdue, so the connection that owes it cannot be trusted any more."""
+    def give_up_on(self, command: Command) -> bool:
+        """Its answer is overdue, so the connection that owes it cannot be trusted any more. True
+        when it was never sent."""
         if self.withdraw(command):
-            return
+            return True
         for lane in self.lanes:
             if lane.connection is not None and command in lane.connection.awaiting:
                 lane.connection.close("an answer is overdue")
+        return False
 
     def send_waiting(self) -> None:
         while self._waiting:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from broker.manager import HOLD_AFTER_CRASH_S
 from shared.errors import ConnectFailed, ConnectionLost, FaktoryError
 from shared.faktory import backoff, lanes
 from shared.faktory.codec import Reply
@@ -412,3 +413,15 @@ def test_the_back_off_doubles_up_to_its_ceiling_with_jitter(monkeypatch):
     assert max(delays) <= backoff.LONGEST_DELAY_S
     state.reset()
     assert state.next_delay_s() <= 0.1
+
+
+async def test_who_was_on_our_broker_comes_back_before_it_hands_out_jobs_again():
+    dialer = FakeDialer()
+    lane = FetchLane(dialer, Told())
+    assert lane._backoff.longest_s == backoff.LONGEST_DELAY_S
+    async with running(lane):
+        dialer.extensions = 1
+        dialer.let_in()
+        await eventually(lambda: lane.connection)
+        assert lane._backoff.longest_s == backoff.LONGEST_DELAY_TO_BROKER_S
+    assert backoff.LONGEST_DELAY_TO_BROKER_S < HOLD_AFTER_CRASH_S
