@@ -4,7 +4,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo prove bench-consumer bench-broker lock clean
+.PHONY: help setup check format test demo prove loadtest bench-consumer bench-broker bench-ingest \
+	bench-network lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,10 +33,10 @@ format: $(VENV)/.installed ## Format and sort imports
 test: check setup ## Everything: check, then the tests against real servers
 	$(PY) -m tests
 
-demo: $(VENV)/.installed ## Push and consume jobs on the embedded broker, with a progress bar
+demo: $(VENV)/.installed ## Broker, API, worker and a small site: jobs in, pages out, live
 	@$(PY) -m cli demo
 
-prove: setup ## The long fault runs (about an hour); results land in docs/proofs
+prove: setup ## The long fault runs (some 10 minutes); results land in docs/proofs
 	$(PY) -m tests --prove
 
 bench-consumer: setup ## Drain the same jobs by us, Rust, Go and PyPI; table in docs/benchmarks
@@ -44,9 +45,21 @@ bench-consumer: setup ## Drain the same jobs by us, Rust, Go and PyPI; table in 
 bench-broker: setup ## Push to and drain from a real Faktory and our broker; table in docs/benchmarks
 	$(PY) -m loadtest bench-broker $(ARGS)
 
+bench-ingest: setup ## POST jobs to the API, against an empty FastAPI route and raw PUSHB; table in docs/benchmarks
+	$(PY) -m loadtest bench-ingest $(ARGS)
+
+bench-network: setup ## Our worker and Rust's from 0 to 200 ms away, on both servers; table in docs/benchmarks
+	$(PY) -m loadtest bench-network $(ARGS)
+
+loadtest: setup ## Locust against API, broker and worker; ends with a ledger of every job
+	$(PY) -m loadtest run $(ARGS)
+
 lock: $(VENV)/.installed ## Resolve the dependencies anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --upgrade --extra dev pyproject.toml -o requirements/dev.lock
+	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header --extra api --extra worker --extra broker --extra cli \
+		-c requirements/dev.lock pyproject.toml -o requirements/runtime.lock
 
 clean: ## Remove the environment and the built servers
 	rm -rf $(VENV) .cache
