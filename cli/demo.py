@@ -1,13 +1,17 @@
-"""The main job in one command: broker, worker, jobs, a progress bar, and a check of the end."""
+"""The main job in one command: broker, API, worker and a small site; jobs in, pages out.
+
+Shows what a user would do by hand: POST jobs to the API, look at /stats, read the records.
+"""
 
 import asyncio
-import os
-import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+import httpx
 import orjson
 from rich.console import Console
 from rich.progress import (
@@ -19,146 +23,143 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from shared.errors import FaktoryError
-from shared.faktory.client import MAX_BULK_JOBS, FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from cli.services import ServiceFailed, api, broker, service
+from cli.site import HOSTS, local_site
 
-QUEUE = "default"
 LOOK_EVERY_S = 0.1
 # Without a terminal there is no bar to redraw; a line now and then says the same.
 PLAIN_LINE_EVERY_S = 2.0
 STALLED_AFTER_S = 30.0
-BROKER_START_S = 15.0
+SHOWN_RECORDS = 3
 
 
-async def run_demo(jobs: int, slots: int) -> int:
-    console = Console(stderr=True)
-    async with _broker() as ready:
-        url = f"tcp://{ready['address']}"
-        console.print(f"broker at {url}, its figures at http://{ready['http']}/stats")
-        async with (
-            _worker(url, slots) as worker,
-            FaktoryClient(parse_url(url), connections=2) as client,
-        ):
-            started_at = time.monotonic()
-            with _progress(console) as progress:
-                pushed = progress.add_task("pushed", total=jobs)
-                done = progress.add_task("done", total=jobs)
-                pusher = asyncio.create_task(_push(client, jobs, progress, pushed))
-                await _watch(client, worker, jobs, progress, done)
-                await pusher
-            took_s = time.monotonic() - started_at
-            info = (await client.info())["faktory"]
-    failed = info["total_failures"]
-    console.print(
-        f"{info['total_processed']:,} `add` jobs done, {failed} failed, in {took_s:.1f} s "
-        f"({jobs / took_s:,.0f} jobs/s pushed and done), {slots} slots"
-    )
-    return 0 if info["total_processed"] == jobs and failed == 0 else 1
+@dataclass(slots=True)
+class Demo:
+    """What runs while the demo does."""
 
+    console: Console
+    client: httpx.AsyncClient
+    worker: asyncio.subprocess.Process
+    records: Path
+    progress: Progress
 
-@asynccontextmanager
-async def _broker() -> AsyncIterator[dict[str, str]]:
-    """A broker on free ports, with a directory that goes with it; gives its first log line."""
-    with tempfile.TemporaryDirectory(prefix="manyhands-") as directory:
-        others = {key: value for key, value in os.environ.items() if "BROKER_" not in key}
-        settings = {
-            "BROKER_BIND": "127.0.0.1:0",
-            "BROKER_HTTP_BIND": "127.0.0.1:0",
-            "BROKER_DATA": directory,
-            "BROKER_LOG_LEVEL": "info",
-        }
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "broker"),
-            env=others | settings,
-            stderr=asyncio.subprocess.PIPE,
+    async def stats(self) -> dict[str, Any]:
+        faktory: dict[str, Any] = (await self.client.get("/stats")).json()["faktory"]
+        return faktory
+
+    async def post(self, content: bytes, content_type: str) -> None:
+        answer = await self.client.post(
+            "/jobs", content=content, headers={"Content-Type": content_type}, timeout=60
         )
-        try:
-            yield await _ready_line(process)
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await process.communicate()
+        if answer.status_code != 202 or answer.json()["refused"]:
+            raise ServiceFailed(f"the API did not take the jobs: {answer.text[:500]}")
+
+    async def watch(self, bar: TaskID, total: int, count: Callable[[], Awaitable[int]]) -> None:
+        """Until all are done, or nothing has moved for long."""
+        seen, moved_at, told_at = 0, time.monotonic(), time.monotonic()
+        while seen < total:
+            await asyncio.sleep(LOOK_EVERY_S)
+            now, counted = time.monotonic(), await count()
+            if counted != seen:
+                seen, moved_at = counted, now
+            if self.worker.returncode is not None:
+                raise ServiceFailed(f"the worker ended with {self.worker.returncode}")
+            if now - moved_at > STALLED_AFTER_S:
+                raise ServiceFailed(f"nothing was done for {STALLED_AFTER_S:.0f} s: {seen}/{total}")
+            self.progress.update(bar, completed=seen)
+            if not self.console.is_terminal and now - told_at > PLAIN_LINE_EVERY_S:
+                told_at = now
+                self.console.print(f"{seen:,} of {total:,}")
 
 
-async def _ready_line(broker: asyncio.subprocess.Process) -> dict[str, str]:
-    assert broker.stderr is not None
-    said = b""
-    try:
-        async with asyncio.timeout(BROKER_START_S):
-            while line := await broker.stderr.readline():
-                said += line
-                if b'"event": "ready"' in line:
-                    ready: dict[str, str] = orjson.loads(line)
-                    return ready
-    except TimeoutError:
-        pass
-    raise FaktoryError(f"the broker did not start: {said.decode(errors='replace').strip()}")
+async def run_demo(jobs: int, pages: int, slots: int) -> int:
+    console = Console(stderr=True)
+    started_at = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="manyhands-") as directory, local_site(pages) as urls:
+        records = Path(directory) / "pages.ndjson"
+        async with broker(Path(directory) / "broker") as ready:
+            url = f"tcp://{ready['address']}"
+            async with (
+                service("worker", **_worker_settings(url, slots, records)) as worker,
+                api(url, ready["http"]) as client,
+            ):
+                ready_s = time.monotonic() - started_at
+                console.print(
+                    f"broker at {url}, API at {client.base_url}, a worker with {slots} slots, "
+                    f"a site of {len(HOSTS)} hosts: ready after {ready_s:.1f} s"
+                )
+                with _progress(console) as progress:
+                    demo = Demo(console, client, worker, records, progress)
+                    adding_s = await _add(demo, jobs)
+                    fetching_s = await _fetch(demo, urls)
+                return await _summary(demo, jobs, pages, adding_s, fetching_s)
 
 
-@asynccontextmanager
-async def _worker(url: str, slots: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "worker",
-        env=os.environ
-        | {
-            "FAKTORY_URL": url,
-            "WORKER_CONCURRENCY": str(slots),
-            "WORKER_QUEUES": QUEUE,
-            "WORKER_LOG_LEVEL": "warning",
-        },
+def _worker_settings(url: str, slots: int, records: Path) -> dict[str, str]:
+    return {
+        "FAKTORY_URL": url,
+        "WORKER_CONCURRENCY": str(slots),
+        "WORKER_QUEUES": "parse,default,fetch.*",
+        "WORKER_HANDLERS": "worker.handlers.add,worker.handlers.fetch,worker.handlers.parse",
+        "WORKER_LOG_LEVEL": "warning",
+        "SINK_NDJSON": str(records),
+        "ALLOW_NETS": "127.0.0.0/8",
+    }
+
+
+async def _add(demo: Demo, jobs: int) -> float:
+    """POST `add` jobs as NDJSON, and see them done. Returns the seconds."""
+    started_at = time.monotonic()
+    bar = demo.progress.add_task("`add` jobs done", total=jobs)
+    lines = b"".join(
+        b'{"jobtype":"add","args":{"a":%d,"b":1}}\n' % number for number in range(jobs)
     )
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.terminate()
-        await process.wait()
+
+    async def done() -> int:
+        return int((await demo.stats())["total_processed"])
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(demo.post(lines, "application/x-ndjson"))
+        tasks.create_task(demo.watch(bar, jobs, done))
+    return time.monotonic() - started_at
 
 
-async def _push(client: FaktoryClient, jobs: int, progress: Progress, task: TaskID) -> None:
-    for start in range(0, jobs, MAX_BULK_JOBS):
-        batch = [
-            Job(jobtype="add", args=[number, 1], queue=QUEUE)
-            for number in range(start, min(start + MAX_BULK_JOBS, jobs))
-        ]
-        refused = await client.push_bulk(batch)
-        if refused:
-            raise FaktoryError(f"the server refused {len(refused)} jobs: {refused}")
-        progress.update(task, advance=len(batch))
+async def _fetch(demo: Demo, urls: list[str]) -> float:
+    """POST the site's URLs, one a line, and see its pages fetched, parsed and written."""
+    started_at = time.monotonic()
+    bar = demo.progress.add_task("pages fetched and parsed", total=len(urls))
+
+    async def written() -> int:
+        return len(_lines(demo.records))
+
+    await demo.post("\n".join(urls).encode(), "text/plain")
+    await demo.watch(bar, len(urls), written)
+    return time.monotonic() - started_at
 
 
-async def _watch(
-    client: FaktoryClient,
-    worker: asyncio.subprocess.Process,
-    jobs: int,
-    progress: Progress,
-    task: TaskID,
-) -> None:
-    """Until every job is acknowledged, or nothing has moved for long."""
-    seen, moved_at, told_at = 0, time.monotonic(), 0.0
-    while seen < jobs:
-        await asyncio.sleep(LOOK_EVERY_S)
-        now = time.monotonic()
-        processed = (await client.info())["faktory"]["total_processed"]
-        if processed != seen:
-            seen, moved_at = processed, now
-        if worker.returncode is not None:
-            raise FaktoryError(f"the worker ended with {worker.returncode}")
-        if now - moved_at > STALLED_AFTER_S:
-            raise FaktoryError(f"no job was done for {STALLED_AFTER_S:.0f} s, {seen} of {jobs} are")
-        progress.update(task, completed=seen)
-        if not progress.console.is_terminal and now - told_at > PLAIN_LINE_EVERY_S:
-            told_at = now
-            progress.console.print(f"{seen:,} of {jobs:,} done")
+async def _summary(demo: Demo, jobs: int, pages: int, adding_s: float, fetching_s: float) -> int:
+    records = [orjson.loads(line) for line in _lines(demo.records)]
+    for record in records[:SHOWN_RECORDS]:
+        shown = f"{record['url']}  {record['title']!r}, {len(record['links'])} links"
+        demo.console.print(shown, highlight=False)
+    stats = await demo.stats()
+    failed = stats["total_failures"]
+    links = sum(len(record["links"]) for record in records)
+    demo.console.print(
+        f"{jobs:,} `add` jobs posted and done in {adding_s:.1f} s ({jobs / adding_s:,.0f}/s); "
+        f"{len(records):,} pages fetched, parsed and on disk in {fetching_s:.1f} s "
+        f"({pages / fetching_s:,.0f}/s), {links:,} links; {failed} jobs failed"
+    )
+    return 0 if len(records) == pages and failed == 0 else 1
+
+
+def _lines(file: Path) -> list[bytes]:
+    return file.read_bytes().splitlines() if file.exists() else []
 
 
 def _progress(console: Console) -> Progress:
     return Progress(
-        TextColumn("{task.description:>7}"),
+        TextColumn("{task.description:>24}"),
         BarColumn(bar_width=40),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

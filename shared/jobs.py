@@ -81,13 +81,39 @@ def encode_job(job: Job, *, keeps_big_integers: bool = False) -> bytes:
     """Check the job and give its JSON. Raises InvalidJob with the field and the reason."""
     _check_fields(job)
     largest = None if keeps_big_integers else MAX_SAFE_INTEGER
-    _check_numbers(job.args, f"args of {job.jid}", largest)
-    _check_numbers(job.custom, f"custom of {job.jid}", largest)
+    check_numbers(job.args, f"args of {job.jid}", largest)
+    check_numbers(job.custom, f"custom of {job.jid}", largest)
     try:
         # Dataclasses are refused: their numbers would go unchecked.
         return orjson.dumps(job.to_wire(), option=orjson.OPT_PASSTHROUGH_DATACLASS)
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise InvalidJob(f"job {job.jid} ({job.jobtype}) is not JSON: {error}") from error
+
+
+class JobTemplate:
+    """Jobs that differ only in jid, args and times: what they share is checked and encoded once."""
+
+    __slots__ = ("_format", "jobtype", "queue")
+
+    def __init__(self, jobtype: str, queue: str, retry: int, reserve_for: int) -> None:
+        sample = Job(jobtype=jobtype, args=[], queue=queue, retry=retry, reserve_for=reserve_for)
+        _check_fields(sample)
+        self.jobtype = jobtype
+        self.queue = queue
+        fixed = orjson.dumps(
+            {"jobtype": jobtype, "queue": queue, "reserve_for": reserve_for, "retry": retry}
+        )
+        self._format = (
+            b'{"jid":"%b",'
+            + fixed[1:-1].replace(b"%", b"%%")
+            + b',"created_at":"%b","custom":{"mh":{"id":"%b","deliveries":0}},"args":%b%b}'
+        )
+
+    def encode(self, jid: str, args: bytes, created_at: bytes, at: bytes = b"") -> bytes:
+        """The job's JSON, of arguments that are JSON already; the times as RFC 3339."""
+        key = jid.encode()
+        when = b',"at":"%b"' % at if at else b""
+        return self._format % (key, created_at, key, args, when)
 
 
 def check_batch(jobs: Iterable[Job]) -> None:
@@ -119,16 +145,23 @@ def _check_fields(job: Job) -> None:
     check_queue_name(job.queue)
 
 
-def _check_numbers(value: object, where: str, largest: int | None, depth: int = 0) -> None:
-    if depth > MAX_DEPTH:
+def check_numbers(value: object, where: str, largest: int | None, depth: int = 0) -> None:
+    """Refuse what JSON or the server cannot carry. `largest` is None for a server that keeps all
+    digits of an integer."""
+    kind = type(value)
+    if kind is int:
+        _check_number(value, where, largest)  # type: ignore[arg-type]
+    elif kind is str:
+        return
+    elif depth > MAX_DEPTH:
         raise InvalidJob(f"{where} is nested deeper than {MAX_DEPTH} levels")
-    if isinstance(value, Enum):
-        _check_numbers(value.value, where, largest, depth + 1)
+    elif isinstance(value, Enum):
+        check_numbers(value.value, where, largest, depth + 1)
     elif isinstance(value, int | float):
         _check_number(value, where, largest)
     elif isinstance(value, Mapping | list | tuple):
         for item in value.values() if isinstance(value, Mapping) else value:
-            _check_numbers(item, where, largest, depth + 1)
+            check_numbers(item, where, largest, depth + 1)
 
 
 def _check_number(value: float, where: str, largest: int | None) -> None:

@@ -10,8 +10,16 @@ import uvloop
 
 from shared.errors import ManyhandsError
 from shared.logs import configure_logs
-from shared.settings import FaktorySettings, WorkerSettings, load, load_faktory
+from shared.settings import (
+    CrawlSettings,
+    FaktorySettings,
+    SinkSettings,
+    WorkerSettings,
+    load,
+    load_faktory,
+)
 from worker.process import THREAD_NAME, WorkerProcess, load_handlers
+from worker.size_command import add_size_command, size_command
 
 # New objects between two collections of the youngest; Python's own 700 is a millisecond's worth.
 GC_THRESHOLD = 10_000
@@ -23,11 +31,16 @@ Settings come from the environment:
   FAKTORY_CA_FILE          CA certificate of a server that signs its own
   FAKTORY_CONNECTIONS      sockets that this service may open (default 96)
   WORKER_CONCURRENCY       jobs at a time: 50 local, 500 LAN, 1000 and more WAN (default 500)
-  WORKER_QUEUES            strict order `a,b`, or weights `a:3,b:1` (default `default`)
+  WORKER_QUEUES            strict order `a,b`, or weights `a:3,b:1`; `fetch.*` is the queues of
+                           all shards (default `default`)
   WORKER_HANDLERS          modules with @job functions, comma separated
   WORKER_SHUTDOWN_TIMEOUT  seconds from SIGTERM to exit (default 25)
   WORKER_IDLE_FETCHES      FETCHes kept outstanding on empty queues (default 4)
   WORKER_LOG_LEVEL         debug, info, warning or error (default info)
+  CRAWL_SHARDS             queues over which domains are spread (default 64)
+  SINK_NDJSON              file to which records are appended; a process that finds it taken
+                           writes to name-2, name-3 and so on beside it
+  FETCH_…, ALLOW_NETS      of the fetch job: docs/FETCHING.md
 
 Signals: SIGTERM finishes or puts back every job and exits; a second one waits for no handler.
 SIGTSTP takes no more jobs and goes on with those in hand.
@@ -41,8 +54,12 @@ def main() -> int:
         epilog=HELP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.parse_args()
+    add_size_command(parser.add_subparsers(dest="command"))
+    arguments = parser.parse_args()
     try:
+        if arguments.command == "size":
+            sys.stdout.write(size_command(arguments, load_faktory()))
+            return 0
         settings = load(WorkerSettings)
         configure_logs(settings.log_level)
         faktory = load_faktory()
@@ -69,7 +86,7 @@ def _spare_the_garbage_collector() -> None:
 
 
 async def _work(faktory: FaktorySettings, settings: WorkerSettings) -> bool:
-    return await WorkerProcess(faktory, settings).run()
+    return await WorkerProcess(faktory, settings, load(CrawlSettings), load(SinkSettings)).run()
 
 
 if __name__ == "__main__":

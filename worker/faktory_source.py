@@ -18,6 +18,7 @@ from shared.faktory.dialer import Dialer
 from shared.faktory.lanes import Command, CommandLanes, FetchEvents, FetchLane
 from shared.jobs import Job
 from shared.logs import get_logger
+from shared.sizing import GATHER_S
 from worker.delivery import Delivery, parse_delivery
 from worker.drain import LaneDrain, should_linger
 from worker.lane_plan import LanePlan, plan_broker_lanes, plan_lanes
@@ -33,9 +34,6 @@ from worker.window import (
 )
 
 TICK_S = 0.5
-# Under load, lines are gathered for this long: a system call for each would cost more, here, in
-# the network and at the server, than the work itself.
-GATHER_S = 0.005
 BEATS_REMEMBERED = 4
 # Payloads in hand above this stop reading from the fetch lanes until half of it is gone.
 MAX_HELD_BYTES = 256 * 1024 * 1024

@@ -9,7 +9,8 @@ many commands at a time: there a handful of sockets carries everything, many lin
 
 from dataclasses import dataclass
 
-# The server refuses connection 2,001; producers and other clients need some of them.
+# A Faktory server refuses the next one; producers and other clients need some of them.
+SERVER_CONNECTIONS = 2000
 FLEET_CONNECTIONS = 1800
 BROKER_LANES = 2
 

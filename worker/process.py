@@ -1,7 +1,7 @@
 """One worker process: builds the parts, runs them, and stops them in order.
 
 Stop order: ask for no more jobs → let handlers finish → put back what is left → wait until every
-result is answered → close the lanes → end the heartbeat.
+result is answered → close the lanes → end the heartbeat → close what handlers and sinks had open.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from shared.errors import ConfigError, ManyhandsError
 from shared.faktory.dialer import Dialer
 from shared.faktory.handshake import parse_url
 from shared.logs import get_logger
-from shared.settings import FaktorySettings, WorkerSettings
+from shared.settings import CrawlSettings, FaktorySettings, SinkSettings, WorkerSettings
 from worker.consumer import CANCEL_GRACE_S, Consumer
 from worker.execution import Execution, Middleware
 from worker.faktory_source import FaktorySource
@@ -23,6 +23,8 @@ from worker.heartbeat import Heartbeat, HeartbeatEvents
 from worker.observers import JobFigures, JobLog
 from worker.queues import QueueOrder
 from worker.registry import REGISTRY
+from worker.resources import RESOURCES
+from worker.sinks.ndjson import NdjsonSink
 
 MOST_THREADS = 32
 THREAD_NAME = "handler"
@@ -34,7 +36,13 @@ REPORTING_TIME_S = 4.0
 class WorkerProcess:
     """The composition root. State: the parts, and how far the stop has come."""
 
-    def __init__(self, faktory: FaktorySettings, settings: WorkerSettings) -> None:
+    def __init__(
+        self,
+        faktory: FaktorySettings,
+        settings: WorkerSettings,
+        crawl: CrawlSettings,
+        sinks: SinkSettings,
+    ) -> None:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._log = get_logger("worker")
@@ -42,7 +50,7 @@ class WorkerProcess:
         self._dialer = Dialer(parse_url(faktory.url), faktory.ca_file)
         self.source = FaktorySource(
             self._dialer,
-            QueueOrder.parse(settings.queues),
+            QueueOrder.parse(settings.queues, crawl.shards),
             slots=settings.concurrency,
             idle_fetches=settings.idle_fetches,
             connections=faktory.connections,
@@ -53,7 +61,8 @@ class WorkerProcess:
         middleware: list[Middleware] = [self.figures]
         if settings.log_level.lower() == "debug":
             middleware.append(JobLog())
-        execution = Execution(self.source, REGISTRY, middleware, self._threads)
+        self._sink = NdjsonSink.open(sinks.ndjson) if sinks.ndjson is not None else None
+        execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sink)
         self.consumer = Consumer(self.source, execution)
         self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
         self._stop_asked = asyncio.Event()
@@ -81,6 +90,7 @@ class WorkerProcess:
         finally:
             self._heartbeat.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
+            await self._close_resources()
         self._log.info("stopped", is_clean=is_clean, **self.figures.by_outcome())
         return is_clean
 
@@ -117,6 +127,11 @@ class WorkerProcess:
             )
             return False
 
+    async def _close_resources(self) -> None:
+        await RESOURCES.close()
+        if self._sink is not None:
+            await self._sink.close()
+
     def _listen_to_signals(self) -> None:
         self._loop.add_signal_handler(signal.SIGTERM, self.terminate)
         self._loop.add_signal_handler(signal.SIGINT, self.terminate)
@@ -148,6 +163,7 @@ class WorkerProcess:
             server=str(self._dialer.address),
             queues=self._settings.queues,
             jobtypes=sorted(REGISTRY.handlers),
+            **({"records": str(self._sink.path)} if self._sink is not None else {}),
         )
 
     async def _report(self) -> None:

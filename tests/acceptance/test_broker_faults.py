@@ -332,7 +332,7 @@ async def test_jobs_whose_delivery_was_cut_off_are_delivered_again_soon(
     proxy = toxiproxy.proxy(broker.port)
     source = FaktorySource(
         Dialer(parse_url(broker.url)),
-        QueueOrder.parse(queue),
+        QueueOrder.parse(queue, shards=1),
         slots=500,
         idle_fetches=depth,
         connections=3,

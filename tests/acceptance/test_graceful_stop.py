@@ -112,7 +112,7 @@ async def test_quiet_is_sure_even_when_beat_is_faster_than_the_lanes(
     with Relay(faktory.port, 200) as relay:
         source = FaktorySource(
             Dialer(parse_url(faktory.url)),
-            QueueOrder.parse(queue),
+            QueueOrder.parse(queue, shards=1),
             slots=500,
             idle_fetches=LANES * DEPTH,
             connections=CONNECTIONS,

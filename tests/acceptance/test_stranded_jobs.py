@@ -40,7 +40,7 @@ async def test_a_lane_cut_with_twenty_fetches_outstanding_strands_none_once_it_i
     proxy = toxiproxy.proxy(faktory.port)
     source = FaktorySource(
         Dialer(parse_url(faktory.url)),
-        QueueOrder.parse(queue),
+        QueueOrder.parse(queue, shards=1),
         slots=500,
         idle_fetches=DEPTH,
         connections=3,

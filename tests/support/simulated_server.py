@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from worker.faktory_source import GATHER_S
+from shared.sizing import GATHER_S
 from worker.window import Window, spread
 
 FETCH_BLOCKS_S = 2.0

@@ -18,7 +18,7 @@ AnyState = ServerState | BrokerState
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 # What a worker takes from the environment; a test's own must not leak in.
-SETTINGS = ("FAKTORY_", "WORKER_", "TEST_")
+SETTINGS = ("FAKTORY_", "WORKER_", "FETCH_", "ALLOW_", "CRAWL_", "SINK_", "TEST_")
 DEFAULT_SLOTS = 4
 
 

@@ -8,19 +8,24 @@ import pytest
 from shared.errors import ConfigError
 from shared.settings import (
     DEFAULT_FAKTORY_URL,
+    AllowSettings,
+    CrawlSettings,
     FaktorySettings,
+    FetchSettings,
+    SinkSettings,
     WorkerSettings,
     load,
     load_faktory,
 )
 
 PASSWORD = "hunter2"
+OURS = ("FAKTORY_", "WORKER_", "FETCH_", "ALLOW_", "CRAWL_", "SINK_")
 
 
 @pytest.fixture(autouse=True)
 def empty_environment(monkeypatch):
     for name in list(os.environ):
-        if name.upper().startswith(("FAKTORY_", "WORKER_")):
+        if name.upper().startswith(OURS):
             monkeypatch.delenv(name)
 
 
@@ -128,3 +133,58 @@ def test_a_bad_setting_beside_a_provider_is_still_refused(monkeypatch):
     monkeypatch.setenv("FAKTORY_CONNECTIONS", "x")
     with pytest.raises(ConfigError, match="FAKTORY_CONNECTIONS"):
         load_faktory()
+
+
+# Fetching
+
+
+def test_fetching_needs_no_setting():
+    assert load(FetchSettings).truncate_bytes == 100_000
+    assert load(AllowSettings).nets == ()
+    assert load(CrawlSettings).shards == 64
+    assert load(SinkSettings).ndjson is None
+
+
+def test_the_settings_of_fetching_are_read(monkeypatch):
+    monkeypatch.setenv("FETCH_TIMEOUT_S", "7.5")
+    monkeypatch.setenv("FETCH_USER_AGENT", "Example/1.0 (+mailto:a@b.example)")
+    monkeypatch.setenv("ALLOW_NETS", " 127.0.0.0/8, ::1/128 ,10.1.2.3")
+    monkeypatch.setenv("CRAWL_SHARDS", "8")
+    monkeypatch.setenv("SINK_NDJSON", "/data/pages.ndjson")
+    assert load(FetchSettings).timeout_s == 7.5
+    assert load(FetchSettings).user_agent == "Example/1.0 (+mailto:a@b.example)"
+    networks = [str(network) for network in load(AllowSettings).nets]
+    assert networks == ["127.0.0.0/8", "::1/128", "10.1.2.3/32"]
+    assert load(CrawlSettings).shards == 8
+    assert load(SinkSettings).ndjson == Path("/data/pages.ndjson")
+
+
+def test_empty_variables_of_compose_files_set_nothing(monkeypatch):
+    monkeypatch.setenv("ALLOW_NETS", "")
+    monkeypatch.setenv("SINK_NDJSON", "")
+    assert load(AllowSettings).nets == ()
+    assert load(SinkSettings).ndjson is None
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        (FetchSettings, "FETCH_TIMEOUT_S", "0"),
+        (FetchSettings, "FETCH_CONNECT_TIMEOUT_S", "nan"),
+        (FetchSettings, "FETCH_READ_TIMEOUT_S", "x"),
+        (FetchSettings, "FETCH_MAX_BYTES", "0"),
+        (FetchSettings, "FETCH_TRUNCATE_BYTES", "999999999"),
+        (FetchSettings, "FETCH_MAX_REDIRECTS", "-1"),
+        (FetchSettings, "FETCH_USER_AGENT", ""),
+        (FetchSettings, "FETCH_USER_AGENT", "two\r\nlines"),
+        (AllowSettings, "ALLOW_NETS", "everything"),
+        (AllowSettings, "ALLOW_NETS", "127.0.0.1/8"),
+        (CrawlSettings, "CRAWL_SHARDS", "0"),
+        (CrawlSettings, "CRAWL_SHARDS", "1025"),
+    ],
+)
+def test_a_bad_setting_of_fetching_names_its_variable(monkeypatch, model, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match=f"^{name}: ") as refused:
+        load(model)
+    assert "\n" not in str(refused.value)

@@ -11,19 +11,23 @@ from shared.errors import ConfigError
 from worker.queues import MAX_WEIGHT, QueueOrder
 
 
+def order(text: str, shards: int = 3) -> QueueOrder:
+    return QueueOrder.parse(text, shards)
+
+
 def test_without_weights_the_order_is_strict():
-    order = QueueOrder.parse("critical, default ,bulk")
-    assert order.names == ["critical", "default", "bulk"]
-    assert order.rounds() == [["critical", "default", "bulk"]]
+    strict = order("critical, default ,bulk")
+    assert strict.names == ["critical", "default", "bulk"]
+    assert strict.rounds() == [["critical", "default", "bulk"]]
 
 
 def test_a_single_queue_needs_no_rounds():
-    assert QueueOrder.parse("only").rounds() == [["only"]]
-    assert QueueOrder.parse("only:7").rounds() == [["only"]]
+    assert order("only").rounds() == [["only"]]
+    assert order("only:7").rounds() == [["only"]]
 
 
 def test_weights_spread_the_heads_evenly():
-    heads = [names[0] for names in QueueOrder.parse("a:3,b:1").rounds()]
+    heads = [names[0] for names in order("a:3,b:1").rounds()]
     assert Counter(heads) == {"a": 3, "b": 1}
     assert heads != ["b", "a", "a", "a"]
 
@@ -36,7 +40,7 @@ weights = st.dictionaries(
 @given(weights)
 def test_each_queue_is_first_as_often_as_its_weight_says(weights):
     text = ",".join(f"{name}:{weight}" for name, weight in weights.items())
-    rounds = QueueOrder.parse(text).rounds()
+    rounds = order(text).rounds()
     assert Counter(names[0] for names in rounds) == weights
     assert all(sorted(names) == sorted(weights) for names in rounds)
 
@@ -44,7 +48,7 @@ def test_each_queue_is_first_as_often_as_its_weight_says(weights):
 @given(weights)
 def test_no_queue_waits_longer_than_its_share_for_its_turn(weights):
     text = ",".join(f"{name}:{weight}" for name, weight in weights.items())
-    heads = [names[0] for names in QueueOrder.parse(text).rounds()]
+    heads = [names[0] for names in order(text).rounds()]
     total = sum(weights.values())
     twice = heads + heads
     for name, weight in weights.items():
@@ -54,13 +58,13 @@ def test_no_queue_waits_longer_than_its_share_for_its_turn(weights):
 
 
 def test_the_queues_behind_the_head_take_turns():
-    rounds = QueueOrder.parse("a:4,b:1,c:1").rounds()
+    rounds = order("a:4,b:1,c:1").rounds()
     seconds = {names[1] for names in rounds if names[0] == "a"}
     assert seconds == {"b", "c"}
 
 
 def test_the_fetch_lines_go_round_for_ever():
-    lines = QueueOrder.parse("a:2,b:1").fetch_lines()
+    lines = order("a:2,b:1").fetch_lines()
     first = [next(lines) for _ in range(3)]
     assert sorted(first) == [b"FETCH a b\r\n", b"FETCH a b\r\n", b"FETCH b a\r\n"]
     assert list(islice(lines, 3)) == first
@@ -85,19 +89,75 @@ def test_the_fetch_lines_go_round_for_ever():
         ("a;b", "queue name"),
         (":3", "queue name"),
         ("*", "queue name"),
+        ("parse.*", "queue name"),
+        ("fetch.*,fetch.*", "twice"),
+        ("fetch.*,fetch.01", "twice"),
+        ("fetch.*:3,parse", "weight"),
+        ("fetch.*:0", "weight"),
     ],
 )
 def test_bad_queues_are_a_configuration_error_that_names_the_variable(text, says):
     with pytest.raises(ConfigError, match=says) as refused:
-        QueueOrder.parse(text)
+        order(text)
     assert "WORKER_QUEUES" in str(refused.value)
+
+
+# All shards
+
+
+def test_all_shards_take_turns_at_the_head():
+    assert order("fetch.*").rounds() == [
+        ["fetch.00", "fetch.01", "fetch.02"],
+        ["fetch.01", "fetch.02", "fetch.00"],
+        ["fetch.02", "fetch.00", "fetch.01"],
+    ]
+    assert order("fetch.*:7").rounds() == order("fetch.*").rounds()
+
+
+def test_all_shards_are_those_of_the_setting():
+    assert order("fetch.*", 64).names == [f"fetch.{number:02}" for number in range(64)]
+    assert order("fetch.*", 1).rounds() == [["fetch.00"]]
+
+
+@pytest.mark.parametrize("text", ["parse,fetch.*,low", "fetch.*,parse"])
+def test_a_strict_order_stays_strict_around_shards_that_take_turns(text):
+    rounds = order(text).rounds()
+    entries = text.split(",")
+    at = entries.index("fetch.*")
+    assert len(rounds) == 3
+    for names in rounds:
+        assert [*names[:at], "fetch.*", *names[at + 3 :]] == entries
+    assert {names[at] for names in rounds} == {"fetch.00", "fetch.01", "fetch.02"}
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(1, 20))
+def test_the_weight_of_all_shards_is_that_of_them_together(fetch, parse, shards):
+    rounds = order(f"fetch.*:{fetch},parse:{parse}", shards).rounds()
+    heads = Counter(names[0] for names in rounds)
+    of_shards = [heads[name] for name in order("fetch.*", shards).names]
+    assert heads["parse"] * fetch == sum(of_shards) * parse
+    assert len(set(of_shards)) == 1
+    assert all(len(set(names)) == shards + 1 == len(names) for names in rounds)
+
+
+def test_the_fetch_lines_of_shards_go_through_the_same_rounds():
+    shards = order("fetch.*:3,parse:1", 5)
+    rounds = shards.rounds()
+    lines = shards.fetch_lines()
+    for names in rounds + rounds:
+        assert next(lines) == b"FETCH " + " ".join(names).encode() + b"\r\n"
+
+
+def test_many_shards_with_odd_weights_are_not_all_kept_in_memory():
+    lines = order("fetch.*:97,parse:100", 1024).fetch_lines()
+    assert len(next(lines)) < 20_000
 
 
 @given(st.text("abc019 :,-.²٣", max_size=12))
 @example("a:²")
 def test_any_text_is_an_order_or_a_configuration_error(text):
     try:
-        order = QueueOrder.parse(text)
+        parsed = order(text)
     except ConfigError:
         return
-    assert order.rounds()
+    assert parsed.rounds()

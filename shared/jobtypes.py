@@ -1,0 +1,84 @@
+"""Which types of job there are, what arguments each takes, and where it is queued.
+
+A producer names arguments (`{"a": 1, "b": 2}`); on the wire they are a list in declared order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from shared.jobs import DEFAULT_QUEUE, DEFAULT_RESERVE_FOR_S, DEFAULT_RETRY
+from shared.urls import parse_url, shard_queue
+
+PARSE_QUEUE = "parse"
+
+
+class Arguments(BaseModel):
+    """Base of the argument models: what a type does not know is refused, nothing is converted."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    def to_list(self) -> list[Any]:
+        return list(self.__dict__.values())
+
+
+class AddArguments(Arguments):
+    """The smallest useful job, for first steps and smoke tests."""
+
+    a: int = Field(examples=[1])
+    b: int = Field(examples=[2])
+
+
+class FetchArguments(Arguments):
+    """Fetch one page; it becomes a `parse` job."""
+
+    url: str = Field(examples=["https://example.com/"])
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_url(cls, url: str) -> str:
+        parse_url(url)
+        return url
+
+
+class ParseArguments(Arguments):
+    """Parse a page that `fetch` has got. `body` is base64 of zstd."""
+
+    url: str
+    final_url: str
+    status: int
+    content_type: str
+    body: str
+    is_truncated: bool
+    fetched_at: str
+
+
+@dataclass(slots=True, frozen=True)
+class JobType:
+    """`queue_of` chooses the queue of one job by its arguments and the number of shards."""
+
+    name: str
+    arguments: type[Arguments]
+    queue_of: Callable[[Any, int], str]
+    retry: int = DEFAULT_RETRY
+    # Long enough for the slowest job of the type: a worker that dies holds a job for so long.
+    reserve_for_s: int = DEFAULT_RESERVE_FOR_S
+
+
+def _queue_of_fetch(arguments: FetchArguments, shards: int) -> str:
+    return shard_queue(arguments.url, shards)
+
+
+JOB_TYPES = {
+    kind.name: kind
+    for kind in (
+        JobType("add", AddArguments, lambda _arguments, _shards: DEFAULT_QUEUE),
+        # Two hours; with Faktory's 25 a page that always answers 500 would be tried for weeks.
+        JobType("fetch", FetchArguments, _queue_of_fetch, retry=8, reserve_for_s=300),
+        JobType(
+            "parse", ParseArguments, lambda _arguments, _shards: PARSE_QUEUE, reserve_for_s=300
+        ),
+    )
+}

@@ -1,0 +1,135 @@
+"""The fetch job: which answers and errors end it how, and the parse job that it makes."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shared.errors import InvalidUrl
+from shared.jobs import encode_job
+from tests.support.memory_source import make_delivery
+from worker.bodies import unpack
+from worker.context import JobContext
+from worker.handlers import fetch as handler
+from worker.handlers.parse import parse
+from worker.net.fetcher import ForbiddenAddress, Page, PermanentFetchError, TemporaryFetchError
+from worker.outcomes import Dead, Retry
+from worker.registry import make_handler
+
+URL = "http://example.com/"
+WHEN = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
+
+
+def page(**changes: Any) -> Page:
+    fields: dict[str, Any] = {
+        "url": URL,
+        "final_url": "http://example.com/home",
+        "status": 200,
+        "content_type": "text/html",
+        "body": b"<p>x",
+        "is_truncated": False,
+        "fetched_at": WHEN,
+    }
+    return Page(**(fields | changes))
+
+
+class ScriptedFetcher:
+    def __init__(self, answer: Page | Exception) -> None:
+        self.answer = answer
+        self.asked: list[str] = []
+
+    async def fetch(self, url: str) -> Page:
+        self.asked.append(url)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+@pytest.fixture
+async def context() -> JobContext:
+    return JobContext(make_delivery("fetch", [URL], jid="fetch-0001"), can_emit=False)
+
+
+async def run(monkeypatch: pytest.MonkeyPatch, context: JobContext, answer: Page | Exception):
+    fetcher = ScriptedFetcher(answer)
+    monkeypatch.setattr(handler, "FETCHER", fetcher)
+    await handler.fetch(URL, context)
+    assert fetcher.asked == [URL]
+
+
+async def test_a_page_becomes_one_parse_job(monkeypatch, context):
+    await run(monkeypatch, context, page())
+    (child,) = context.children
+    assert (child.jobtype, child.queue, child.jid) == ("parse", "parse", "fetch-0001.parse")
+    *arguments, body, is_truncated, fetched_at = child.args
+    assert arguments == [URL, "http://example.com/home", 200, "text/html"]
+    assert unpack(body) == b"<p>x"
+    assert (is_truncated, fetched_at) == (False, "2026-11-16T12:00:00Z")
+    assert encode_job(child)
+
+
+async def test_the_parse_job_fits_its_handler(monkeypatch, context):
+    await run(monkeypatch, context, page())
+    (child,) = context.children
+    handler_of_parse = make_handler("parse", parse)
+    assert handler_of_parse.arguments(child.args, context) == [*child.args, context]
+
+
+async def test_a_repeat_makes_the_same_parse_job(monkeypatch, context):
+    await run(monkeypatch, context, page())
+    again = make_delivery(
+        "fetch", [URL], jid="another-jid", custom={"mh": {"id": "fetch-0001", "deliveries": 1}}
+    )
+    repeated = JobContext(again, can_emit=False)
+    await run(monkeypatch, repeated, page())
+    first, second = context.children[0], repeated.children[0]
+    assert first.jid == second.jid
+    assert first.to_wire()["custom"] == second.to_wire()["custom"]
+
+
+def test_a_body_is_cut_to_what_is_parsed():
+    job = handler.parse_job(page(body=b"x" * 11), "fetch-0001", truncate_bytes=10)
+    assert (unpack(job.args[4]), job.args[5]) == (b"x" * 10, True)
+    job = handler.parse_job(page(body=b"x" * 10), "fetch-0001", truncate_bytes=10)
+    assert (unpack(job.args[4]), job.args[5]) == (b"x" * 10, False)
+
+
+def test_a_page_that_was_cut_while_it_was_read_says_so():
+    assert handler.parse_job(page(is_truncated=True), "fetch-0001", 10).args[5] is True
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"status": 404}, {"status": 403}, {"content_type": "application/pdf"}],
+)
+def test_what_is_not_parsed_is_recorded_without_its_body(changes):
+    job = handler.parse_job(page(**changes), "fetch-0001", 1)
+    assert unpack(job.args[4]) == b""
+    assert job.args[5] is False
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InvalidUrl("not a URL"),
+        ForbiddenAddress("127.0.0.1 is not a public address"),
+        PermanentFetchError("more than 5 redirects"),
+    ],
+)
+async def test_what_can_never_succeed_is_dead_with_the_reason(monkeypatch, context, error):
+    with pytest.raises(Dead, match=str(error)):
+        await run(monkeypatch, context, error)
+    assert context.children == []
+
+
+async def test_a_server_that_says_when_is_asked_again_then(monkeypatch, context):
+    with pytest.raises(Retry, match="answered 429") as raised:
+        await run(monkeypatch, context, TemporaryFetchError("the server answered 429", 90.0))
+    assert raised.value.after_s == 90
+    assert context.children == []
+
+
+async def test_any_other_temporary_error_is_left_to_the_delays_of_the_server(monkeypatch, context):
+    with pytest.raises(TemporaryFetchError, match="time-out"):
+        await run(monkeypatch, context, TemporaryFetchError("time-out"))
+    assert context.children == []

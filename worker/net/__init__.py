@@ -1,0 +1,1 @@
+"""How the worker reaches the web: which addresses, by which client."""
