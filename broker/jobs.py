@@ -5,6 +5,7 @@ sent. Other fields that Faktory does not know are dropped, as Faktory does.
 """
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,7 +24,7 @@ class Refused(Exception):
     """A command that is answered with -ERR; the text is Faktory's where clients match on it."""
 
 
-class Failure(msgspec.Struct):
+class Failure(msgspec.Struct, gc=False):
     """Why and how often a job failed, as clients read it."""
 
     retry_count: int = 0
@@ -35,7 +36,7 @@ class Failure(msgspec.Struct):
     backtrace: list[str] | None = None
 
 
-class WireJob(msgspec.Struct, omit_defaults=True):
+class WireJob(msgspec.Struct, omit_defaults=True, gc=False):
     """All fields of a job on the wire. Null is the same as absent, as in Go."""
 
     jid: str | None = None
@@ -87,6 +88,7 @@ class _WithExpiry(msgspec.Struct, gc=False):
     custom: _Expiry | None = None
 
 
+_LIST, _OBJECT, _NULL = b"[{n"
 encode = msgspec.json.Encoder().encode
 decode_one = msgspec.json.Decoder(WireJob).decode
 decode_many = msgspec.json.Decoder(list[WireJob]).decode
@@ -124,18 +126,23 @@ def check_pushed(job: WireJob, now_text: str) -> None:
 
 
 def check_queue(name: str) -> None:
-    if not QUEUE_NAME.fullmatch(name):
+    if not _is_queue_name(name):
         raise Refused(f'cannot get "{name}" queue: queue names must match [a-zA-Z0-9._-]+')
+
+
+@lru_cache(maxsize=1024)
+def _is_queue_name(name: str) -> bool:
+    return QUEUE_NAME.fullmatch(name) is not None
 
 
 def _check_raw(job: WireJob) -> None:
     """What is kept as it came must at least be of the right kind; its first byte says so."""
-    args = bytes(memoryview(job.args)[:1])
-    if args in (b"", b"n"):
+    args = memoryview(job.args)
+    if not args or args[0] == _NULL:
         raise Refused("jobs must have an args parameter")
-    if args != b"[":
+    if args[0] != _LIST:
         raise Refused("invalid JSON: args must be a list")
-    if job.custom is not msgspec.UNSET and bytes(memoryview(job.custom)[:1]) not in (b"{", b"n"):
+    if job.custom is not msgspec.UNSET and memoryview(job.custom)[0] not in (_OBJECT, _NULL):
         raise Refused("invalid JSON: custom must be an object")
 
 

@@ -50,10 +50,18 @@ class Arrivals:
     """Jobs that will be in their queues when they are stored."""
 
     rows: list[tuple[int, bytes]] = field(default_factory=list)
-    by_queue: dict[tuple[Queue, int], list[StoredJob]] = field(default_factory=dict)
+    # With the generation of the queue at that moment.
+    by_queue: dict[Queue, tuple[int, list[StoredJob]]] = field(default_factory=dict)
+
+    def add(self, queue: Queue, job: StoredJob) -> None:
+        self.rows.append((job.key, job.payload))
+        group = self.by_queue.get(queue)
+        if group is None:
+            group = self.by_queue[queue] = (queue.generation, [])
+        group[1].append(job)
 
     def jids(self) -> Iterable[str]:
-        return (job.jid for jobs in self.by_queue.values() for job in jobs)
+        return (job.jid for _, jobs in self.by_queue.values() for job in jobs)
 
 
 class Manager:
@@ -140,13 +148,11 @@ class Manager:
         if not queue.is_listed:
             queue.is_listed = True
             self._store_queue(queue)
-        job = StoredJob(queue.new_key(), jid, wire.reserve_for or 0, encode(wire))
-        arrivals.rows.append((job.key, job.payload))
-        arrivals.by_queue.setdefault((queue, queue.generation), []).append(job)
+        arrivals.add(queue, StoredJob(queue.new_key(), jid, wire.reserve_for or 0, encode(wire)))
 
     def _make_visible(self, arrivals: Arrivals) -> None:
         """They are stored: hand them out, unless their queue was cleared in the meantime."""
-        for (queue, generation), jobs in arrivals.by_queue.items():
+        for queue, (generation, jobs) in arrivals.by_queue.items():
             if queue.generation == generation:
                 queue.stored(jobs)
                 self._serve(queue)

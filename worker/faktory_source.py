@@ -212,7 +212,10 @@ class FaktorySource(FetchEvents):
             return
         self._pump_is_scheduled = True
         if self.window.is_busy:
-            self._loop.call_later(GATHER_S, self._pump)
+            # Our broker takes many lines at a time anyway; longer than its answer takes, the wait
+            # would leave it idle.
+            wait_s = min(GATHER_S, self.window.round_trip_s) if self._is_broker else GATHER_S
+            self._loop.call_later(wait_s, self._pump)
         else:
             self._loop.call_soon(self._pump)
 
