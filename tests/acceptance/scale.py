@@ -13,3 +13,13 @@ BROKER_JOBS = 200_000 if IS_PROOF else 5_000
 NETWORK_JOBS = 20_000 if IS_PROOF else 1_500
 NETWORK_FAULTS = 10 if IS_PROOF else 2
 LONG_JOBS = 10_000 if IS_PROOF else 500
+
+SPLIT_JOBS = 100_000 if IS_PROOF else 5_000
+# Milliseconds there and back; each is a run of its own. In turns, because the machine's speed
+# changes from minute to minute.
+SPLIT_ROUND_TRIPS_MS = (0, 50) * 3 if IS_PROOF else (50,)
+
+LOAD_USERS = 60 if IS_PROOF else 20
+LOAD_SECONDS = 150 if IS_PROOF else 15
+LOAD_FAULTS = 10 if IS_PROOF else 2
+LOAD_JOBS_BETWEEN_FAULTS = 10_000 if IS_PROOF else 1_000

@@ -29,9 +29,12 @@ FAKTORY_LAYERS = (
     ("client",),
 )
 WORKER_LAYERS = (
-    ("outcomes", "window", "queues", "lane_plan", "drain"),
-    ("delivery",),
-    ("context", "source"),
+    (
+        *("outcomes", "window", "queues", "lane_plan", "drain", "page_ids", "bodies", "html"),
+        *("resources", "net", "net.addresses", "net.fetcher", "sinks", "sinks.ndjson"),
+    ),
+    ("delivery", "net.resolver", "net.encodings", "size_command"),
+    ("context", "source", "net.aiohttp_fetcher"),
     ("registry",),
     ("execution", "results"),
     ("settlement",),
@@ -41,17 +44,36 @@ WORKER_LAYERS = (
 )
 BROKER_LAYERS = (
     ("schema", "jobs", "known", "clients"),
-    ("store", "retries"),
-    ("queues",),
+    ("directory", "batches", "retries"),
+    ("reading",),
+    ("store", "queues"),
+    ("sets",),
     ("manager", "answers"),
+    ("mutations",),
     ("verbs",),
     ("server", "http"),
     ("process",),
     ("__main__",),
 )
+API_LAYERS = (
+    ("problems", "keys", "metrics"),
+    ("budget", "intake", "bodies", "guard", "siblings", "http_protocol"),
+    ("batcher", "replies"),
+    ("stream", "parts"),
+    ("single", "routes"),
+    ("openapi",),
+    ("app",),
+    ("__main__",),
+)
 CLOCKS_AND_NETWORK = ("time", "socket", "asyncio", "threading", "selectors", "ssl")
 # A type annotation, and a name that the system has had since it started.
 PURE: dict[str, tuple[str, ...]] = {
+    "api.budget": (),
+    "api.guard": (),
+    "api.intake": (),
+    "api.keys": (),
+    "api.metrics": (),
+    "api.problems": (),
     "broker.clients": (),
     "broker.known": (),
     "broker.retries": (),
@@ -60,6 +82,14 @@ PURE: dict[str, tuple[str, ...]] = {
     "worker.drain": (),
     "worker.lane_plan": (),
     "worker.delivery": ("asyncio.Task",),
+    "worker.bodies": (),
+    "worker.html": (),
+    "worker.page_ids": (),
+    "worker.net.addresses": (),
+    "worker.net.encodings": (),
+    "worker.net.fetcher": (),
+    "shared.sizing": (),
+    "shared.urls": (),
     "shared.faktory.codec": (),
     "shared.faktory.handshake": ("socket.gethostname",),
 }
@@ -114,6 +144,10 @@ def test_the_worker_is_built_in_layers(tree):
 
 def test_the_broker_is_built_in_layers(tree):
     assert imports.layer_violations(tree, "broker", BROKER_LAYERS) == []
+
+
+def test_the_api_is_built_in_layers(tree):
+    assert imports.layer_violations(tree, "api", API_LAYERS) == []
 
 
 def test_handlers_need_nothing_above_the_registry(tree):

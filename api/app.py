@@ -1,0 +1,277 @@
+"""The service: what stands before every route, and what each process builds at its start.
+
+request ─► guard (origin, host, key, scope) ─► single.take_job, or a route of routes.py
+"""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from http import HTTPStatus
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import httpx
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from api.batcher import Batcher, BatchRules
+from api.bodies import ClientGone, Receive
+from api.budget import Budget
+from api.guard import ANYBODY, Guard, read_headers
+from api.intake import Intake
+from api.keys import Key, make_bucket, parse_keys
+from api.metrics import ApiMetrics
+from api.openapi import complete
+from api.parts import Parts
+from api.problems import Problem, mistake
+from api.replies import BodyWatch, Send, linger_if, send_problem, with_security_headers
+from api.routes import router
+from api.siblings import answering
+from api.single import PREFIX, is_single_job, take_job
+from shared.errors import ConnectFailed
+from shared.faktory.client import FaktoryClient
+from shared.faktory.handshake import ServerAddress, parse_url
+from shared.logs import configure_logs, get_logger
+from shared.settings import (
+    ApiSettings,
+    BatchSettings,
+    CrawlSettings,
+    FaktorySettings,
+    load,
+    load_faktory,
+    run_directory,
+)
+from shared.version import VERSION
+
+# Towards the broker, from each process; PUSHBs are answered in order on each of them.
+CONNECTIONS = 4
+WEB_PORT = 7420
+# Of lists and streams that are being taken, in each process; more are told to come again.
+MAX_BULK_BYTES = 64 * 1024 * 1024
+
+
+class Service:
+    """The ASGI application of one process."""
+
+    def __init__(
+        self,
+        settings: ApiSettings,
+        batch: BatchSettings,
+        faktory: FaktorySettings,
+        shards: int,
+        run_directory: Path,
+    ) -> None:
+        self._settings = settings
+        self._batch = batch
+        self._faktory = faktory
+        self._shards = shards
+        self._run_directory = run_directory
+        self._log = get_logger("api")
+        self._guard = _make_guard(settings)
+        self._metrics = ApiMetrics()
+        self._app = _make_app(
+            self._lifespan,
+            lambda schema: complete(
+                schema,
+                allows_unknown=settings.allow_unknown_types,
+                needs_key=self._guard.has_keys,
+            ),
+        )
+        self._parts: Parts | None = None
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 0
+
+        async def counted(message: MutableMapping[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, counted)
+        except Problem as problem:
+            await send_problem(counted, problem)
+        except ClientGone:
+            status = 499  # as others call it: there is nobody to answer
+        except Exception:
+            self._log.exception("a mistake of ours")
+            if not status:
+                await send_problem(counted, mistake())
+        finally:
+            route = "single" if is_single_job(scope) else _route_name(scope)
+            self._metrics.requests.labels(route, str(status)).inc()
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        visit = read_headers(scope["headers"])
+        key = self._guard.admit(scope, visit)
+        parts = self._parts
+        assert parts is not None, "a request before the start"
+        if is_single_job(scope):
+            await take_job(parts, key, visit, scope, receive, send)
+            self._metrics.jobs.labels("single").inc()
+            return
+        scope["visit"], scope["key"] = visit, key
+        watch = BodyWatch(receive)
+        lingering = linger_if(lambda: parts.is_draining, watch, send)
+        await self._app(scope, watch.receive, with_security_headers(lingering))
+
+    @contextlib.asynccontextmanager
+    async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        address = parse_url(self._faktory.url)
+        client = FaktoryClient(address, ca_file=self._faktory.ca_file, connections=CONNECTIONS)
+        try:
+            await client.probe()
+        except ConnectFailed as error:
+            if not error.is_retryable:
+                raise
+            self._log.warning("the broker is away: answering 503 until it is there", why=str(error))
+        client.start()
+        rules = BatchRules(
+            self._batch.max_size if self._batch.auto_enabled else 1, self._batch.max_delay_ms / 1000
+        )
+        web = httpx.AsyncClient(
+            base_url=self._faktory.web_url or _web_url(address),
+            auth=("", address.password) if address.password else None,
+            trust_env=False,
+        )
+        batcher = Batcher(client, rules, self._metrics)
+        self._metrics.held.set_function(lambda: batcher.held_jobs)
+        parts = Parts(
+            settings=self._settings,
+            client=client,
+            batcher=batcher,
+            bulk=Budget(MAX_BULK_BYTES),
+            intake=Intake(
+                shards=self._shards,
+                allows_unknown=self._settings.allow_unknown_types,
+                keeps_big_integers=lambda: client.is_our_broker,
+            ),
+            metrics=self._metrics,
+            web=web,
+            run_directory=self._run_directory,
+        )
+        app.state.parts = self._parts = parts
+        _drain_on_sigterm(parts)
+        async with answering(self._run_directory, self._metrics.registry), web:
+            self._log.info("ready", broker=str(address), is_locked=self._guard.has_keys)
+            yield
+        await client.close()
+
+
+def create() -> Service:
+    """What uvicorn calls in each process."""
+    settings = load(ApiSettings)
+    configure_logs(settings.log_level)
+    return Service(
+        settings,
+        load(BatchSettings),
+        load_faktory(),
+        load(CrawlSettings).shards,
+        run_directory(),
+    )
+
+
+def _make_guard(settings: ApiSettings) -> Guard:
+    # Each process has its share of what a key may do.
+    rate = settings.rate_per_key / settings.processes
+    now = time.monotonic()
+    keys = parse_keys(settings.keys.get_secret_value(), rate, now)
+    anybody = Key(ANYBODY.name, ANYBODY.scopes, ANYBODY.digest, make_bucket(rate, now))
+    return Guard(keys, anybody)
+
+
+def _make_app(
+    lifespan: Callable[[FastAPI], Any], describe: Callable[[dict[str, Any]], dict[str, Any]]
+) -> FastAPI:
+    app = FastAPI(
+        title="Manyhands",
+        version=VERSION,
+        summary="Takes jobs, and answers when the broker has them.",
+        lifespan=lifespan,
+        # Their pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.include_router(router)
+    app.add_exception_handler(Problem, _answer_problem)
+    app.add_exception_handler(HTTPException, _answer_http_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(Exception, _answer_mistake)
+    described = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = describe(described())
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    return app
+
+
+async def _answer_problem(_: Request, problem: Exception) -> Response:
+    assert isinstance(problem, Problem)
+    return Response(problem.body(), problem.status, dict(problem.headers))
+
+
+async def _answer_mistake(request: Request, _: Exception) -> Response:
+    return await _answer_problem(request, mistake())
+
+
+async def _answer_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    problem = Problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
+    response = await _answer_problem(request, problem)
+    response.headers.update(error.headers or {})
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and request.url.path.startswith(PREFIX):
+        response.headers["allow"] = "GET, POST"  # the router knows nothing of single.py
+    return response
+
+
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    errors = [
+        {"field": ".".join(map(str, problem["loc"])), "detail": problem["msg"]}
+        for problem in error.errors()
+    ]
+    detail = f"{errors[0]['field']}: {errors[0]['detail']}"
+    problem = Problem(422, detail, {"field": errors[0]["field"], "errors": errors})
+    return await _answer_problem(request, problem)
+
+
+def _route_name(scope: MutableMapping[str, Any]) -> str:
+    """Few and fixed: a label for every path that a stranger thinks of would never end."""
+    route = scope.get("route")
+    return getattr(route, "path", "none")
+
+
+def _web_url(address: ServerAddress) -> str:
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"http://{host}:{WEB_PORT}"
+
+
+def _drain_on_sigterm(parts: Parts) -> None:
+    """Streams of any length must end when the server wants to: it waits for them."""
+    loop = asyncio.get_running_loop()
+
+    def chain(number: signal.Signals) -> None:
+        following = signal.getsignal(number)
+
+        def drain(received: int, frame: FrameType | None) -> None:
+            loop.call_soon_threadsafe(parts.begin_draining)
+            if callable(following):
+                following(received, frame)
+
+        signal.signal(number, drain)
+
+    with contextlib.suppress(ValueError):  # not in the main thread: a test
+        for number in (signal.SIGTERM, signal.SIGINT):
+            chain(number)

@@ -1,0 +1,211 @@
+"""Request bodies: read within limits of size and time, unpacked, and split into lines."""
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Protocol
+
+import zstandard
+
+from api.problems import Problem, bad_request, too_large, too_slow
+
+Receive = Callable[[], Awaitable[Any]]
+
+# A client that sends nothing for so long is gone, or means no good.
+SILENCE_S = 30.0
+# What unpacking gives at a time; a few bytes of a bomb would be gigabytes.
+UNPACKED_BYTES = 1024 * 1024
+# A zstd block of 128 KiB can be four bytes long, and there is no way to ask for less at a time.
+ZSTD_PACKED_BYTES = 256
+ZSTD_WINDOW_BYTES = 32 * 1024 * 1024
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was whole."""
+
+
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """A whole body of at most `limit` bytes. Raises Problem or ClientGone."""
+    try:
+        async with asyncio.timeout(SILENCE_S):
+            body, has_more = await _receive(receive)
+            if has_more:
+                body = await _read_rest(receive, body, limit)
+    except TimeoutError:
+        raise too_slow(f"the body did not come within {SILENCE_S:g} s") from None
+    if len(body) > limit:
+        raise too_large("the body", limit)
+    return body
+
+
+async def _read_rest(receive: Receive, start: bytes, limit: int) -> bytes:
+    parts, size, has_more = [start], len(start), True
+    while has_more and size <= limit:
+        part, has_more = await _receive(receive)
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+class Chunks:
+    """A body of any length, piece by piece. `stop` can end the reading from outside: with the
+    problem that it is given."""
+
+    def __init__(self, receive: Receive, stop: asyncio.Future[Problem]) -> None:
+        self._receive = receive
+        self._stop = stop
+        self._has_more = True
+
+    async def next(self) -> bytes | None:
+        """None at the end. Raises Problem or ClientGone."""
+        if not self._has_more:
+            return None
+        if self._stop.done():
+            raise self._stop.result()
+        receiving = asyncio.ensure_future(_receive(self._receive))
+        try:
+            await asyncio.wait(
+                (receiving, self._stop), timeout=SILENCE_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            if receiving.done():
+                chunk, self._has_more = receiving.result()
+                return chunk
+        finally:
+            receiving.cancel()
+        if self._stop.done():
+            raise self._stop.result()
+        raise too_slow(f"nothing came for {SILENCE_S:g} s")
+
+
+async def _receive(receive: Receive) -> tuple[bytes, bool]:
+    message = await receive()
+    if message["type"] != "http.request":
+        raise ClientGone
+    return message.get("body", b""), message.get("more_body", False)
+
+
+class Unpacker(Protocol):
+    def unpack(self, chunk: bytes) -> Iterator[bytes]: ...
+
+    def end(self) -> None:
+        """Raises Problem when the data stops in the middle."""
+
+
+class Plain:
+    def unpack(self, chunk: bytes) -> Iterator[bytes]:
+        yield chunk
+
+    def end(self) -> None:
+        return
+
+
+class Gzip:
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(wbits=31)
+        self._is_empty = True
+
+    def unpack(self, chunk: bytes) -> Iterator[bytes]:
+        while chunk:
+            if self._inflate.eof:
+                # Files may be joined: `cat a.gz b.gz`.
+                self._inflate = zlib.decompressobj(wbits=31)
+            try:
+                yield self._inflate.decompress(chunk, UNPACKED_BYTES)
+            except zlib.error as error:
+                raise bad_request(f"the body is not gzip: {error}") from None
+            self._is_empty = False
+            chunk = self._inflate.unconsumed_tail or self._inflate.unused_data
+
+    def end(self) -> None:
+        if not self._is_empty and not self._inflate.eof:
+            raise bad_request("the gzip body is cut off")
+
+
+class Zstd:
+    def __init__(self) -> None:
+        self._decompressor = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW_BYTES)
+        self._frame = self._decompressor.decompressobj()
+        self._is_empty = True
+
+    def unpack(self, chunk: bytes) -> Iterator[bytes]:
+        for start in range(0, len(chunk), ZSTD_PACKED_BYTES):
+            piece = chunk[start : start + ZSTD_PACKED_BYTES]
+            while piece:
+                if self._frame.eof:
+                    self._frame = self._decompressor.decompressobj()
+                try:
+                    yield self._frame.decompress(piece)
+                except zstandard.ZstdError as error:
+                    raise bad_request(f"the body is not zstd: {error}") from None
+                self._is_empty = False
+                piece = self._frame.unused_data
+
+    def end(self) -> None:
+        if not self._is_empty and not self._frame.eof:
+            raise bad_request("the zstd body is cut off")
+
+
+def unpacker(encoding: str) -> Unpacker:
+    """Raises Problem for an encoding that is not known."""
+    if encoding in ("", "identity"):
+        return Plain()
+    if encoding == "gzip":
+        return Gzip()
+    if encoding == "zstd":
+        return Zstd()
+    raise Problem(415, f"content encoding {encoding[:50]!r} is not known: use gzip or zstd")
+
+
+def unpack_whole(body: bytes, encoding: str, limit: int) -> bytes:
+    """Raises Problem, also when it grows beyond the limit."""
+    stage = unpacker(encoding)
+    parts: list[bytes] = []
+    size = 0
+    for part in stage.unpack(body):
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise too_large("the unpacked body", limit)
+    stage.end()
+    return b"".join(parts)
+
+
+class Lines:
+    """State: the start of a line whose end has not come yet."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._start: list[bytes] = []
+        self._start_bytes = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines that are whole now. Raises Problem at one that is too long."""
+        first, *others = data.split(b"\n")
+        self._hold(first)
+        if not others:
+            return
+        yield self._take()
+        rest = others.pop()
+        for line in others:
+            if len(line) > self._limit:
+                raise too_large("a line", self._limit)
+            yield line
+        self._hold(rest)
+
+    def last(self) -> Iterator[bytes]:
+        """What stands behind the last line's end, if anything."""
+        if self._start_bytes:
+            yield self._take()
+
+    def _hold(self, part: bytes) -> None:
+        self._start_bytes += len(part)
+        if self._start_bytes > self._limit:
+            raise too_large("a line", self._limit)
+        if part:
+            self._start.append(part)
+
+    def _take(self) -> bytes:
+        line = b"".join(self._start)
+        self._start.clear()
+        self._start_bytes = 0
+        return line

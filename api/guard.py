@@ -1,0 +1,147 @@
+"""Who may come in: looked at before anything of a request is read. Pure.
+
+A browser sends what a page of any site tells it to, with a content type that needs no leave: so
+an Origin or Sec-Fetch-Site that is not our own is refused. And without keys a page could point
+its own host name at 127.0.0.1, so the Host must then be a name of this machine.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from api.keys import Key, Keys, Scope
+from api.problems import Problem
+from shared.settings import is_loopback
+
+OPEN_PATHS = ("/healthz", "/readyz", "/version")
+ANYBODY = Key("anybody", frozenset(Scope), b"")
+READING = ("GET", "HEAD", "OPTIONS")
+
+
+@dataclass(slots=True)
+class Visit:
+    """What the headers of a request say, as far as this service cares."""
+
+    origin: str = ""
+    fetch_site: str = ""
+    host: str = ""
+    secret: bytes = b""
+    content_type: str = ""
+    content_encoding: str = ""
+    content_length: int | None = None
+
+
+def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Visit:
+    visit = Visit()
+    for name, value in headers:
+        read = _READERS.get(name)
+        if read is not None:
+            read(visit, value)
+    return visit
+
+
+def _read_origin(visit: Visit, value: bytes) -> None:
+    visit.origin = value.decode("latin-1")
+
+
+def _read_fetch_site(visit: Visit, value: bytes) -> None:
+    visit.fetch_site = value.decode("latin-1")
+
+
+def _read_host(visit: Visit, value: bytes) -> None:
+    visit.host = value.decode("latin-1")
+
+
+def _read_key(visit: Visit, value: bytes) -> None:
+    visit.secret = value
+
+
+def _read_authorization(visit: Visit, value: bytes) -> None:
+    if value[:7].lower() == b"bearer ":
+        visit.secret = visit.secret or value[7:].strip()
+
+
+def _read_type(visit: Visit, value: bytes) -> None:
+    visit.content_type = value.decode("latin-1").partition(";")[0].strip().lower()
+
+
+def _read_encoding(visit: Visit, value: bytes) -> None:
+    visit.content_encoding = value.decode("latin-1").strip().lower()
+
+
+def _read_length(visit: Visit, value: bytes) -> None:
+    visit.content_length = int(value) if value.isdigit() else None
+
+
+_READERS = {
+    b"origin": _read_origin,
+    b"sec-fetch-site": _read_fetch_site,
+    b"host": _read_host,
+    b"x-api-key": _read_key,
+    b"authorization": _read_authorization,
+    b"content-type": _read_type,
+    b"content-encoding": _read_encoding,
+    b"content-length": _read_length,
+}
+
+
+class Guard:
+    """State: the keys."""
+
+    def __init__(self, keys: Keys, anybody: Key = ANYBODY) -> None:
+        self._keys = keys
+        self._anybody = anybody
+
+    @property
+    def has_keys(self) -> bool:
+        return bool(self._keys)
+
+    def admit(self, scope: Mapping[str, Any], visit: Visit) -> Key:
+        """The key that this request comes with. Raises Problem."""
+        path: str = scope["path"]
+        _refuse_other_origins(visit)
+        if path in OPEN_PATHS:
+            return self._anybody
+        if not self._keys:
+            _refuse_other_hosts(path, visit)
+            return self._anybody
+        key = self._keys.find(visit.secret) if visit.secret else None
+        if key is None:
+            said = "the API key is not known" if visit.secret else "an API key is needed"
+            raise Problem(401, f"{said}: send X-API-Key, or Authorization: Bearer")
+        wanted = needed_scope(scope["method"], path)
+        if wanted not in key.scopes:
+            raise Problem(403, f"the key {key.name!r} has no scope {wanted}", {"scope": wanted})
+        return key
+
+
+def needed_scope(method: str, path: str) -> Scope:
+    if method in READING:
+        return Scope.READ
+    is_ingest = path == "/jobs" or path.startswith("/jobs/")
+    return Scope.INGEST if is_ingest else Scope.ADMIN
+
+
+def _refuse_other_origins(visit: Visit) -> None:
+    is_foreign_page = visit.fetch_site in ("cross-site", "same-site")
+    if visit.origin:
+        # Not the scheme: a proxy in front of us may speak TLS where we do not.
+        _, _, origin_host = visit.origin.partition("://")
+        is_foreign_page = is_foreign_page or origin_host.lower() != visit.host.lower()
+    if is_foreign_page:
+        raise Problem(403, "requests from pages of other origins are refused")
+
+
+def _refuse_other_hosts(path: str, visit: Visit) -> None:
+    if path == "/metrics":
+        return  # scraped under the service's own name, and tells no more than figures
+    try:
+        host = urlsplit(f"//{visit.host}").hostname or ""
+    except ValueError:
+        host = ""
+    if not is_loopback(host):
+        raise Problem(
+            403,
+            f"without API keys only localhost is served, not {visit.host[:100]!r}: set API_KEYS",
+        )

@@ -1,0 +1,243 @@
+"""The OpenAPI of routes that read their bodies themselves, and of what every route may answer.
+
+Each job type has a path of its own: a document for `{type}` could not say which arguments go with
+which type.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
+
+from api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
+from api.problems import MEDIA_TYPE
+from api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList
+from shared.jobs import MAX_RESERVE_FOR_S, QUEUE_NAME
+from shared.jobtypes import JOB_TYPES, JobType
+
+REF = "#/components/schemas/{model}"
+LINE_RANGES: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+    "description": "First and last line of each run of lines",
+}
+PROBLEM = {
+    "type": "object",
+    "description": "RFC 9457. A problem may have members of its own besides these",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "field": {"type": "string", "description": "What is wrong in the request"},
+        "errors": {"type": "array", "description": "Several faults, with the field of each, and "
+                   "the index or line of its job", "items": {"type": "object"}},
+        "outcome": {"const": "unknown", "description": "The job may be queued, or not"},
+        "accepted": {"type": "integer", "description": "Jobs of the stream that are queued"},
+        "refused": {"type": "integer", "description": "Lines of the stream that are no jobs"},
+        "unknown_lines": LINE_RANGES,
+        "unqueued_lines": LINE_RANGES,
+        "next_line": {"type": "integer", "description": "From this line on nothing was read"},
+    },
+}  # fmt: skip
+OPTIONS: dict[str, dict[str, Any]] = {
+    "queue": {"type": "string", "pattern": f"^{QUEUE_NAME.pattern}$", "maxLength": 200},
+    "at": {"type": "string", "format": "date-time", "description": "Not before this time"},
+    "in": {
+        "type": "number",
+        "minimum": 0,
+        "maximum": MAX_DELAY_S,
+        "description": "Not before so many seconds; not together with `at`",
+    },
+    "retry": {"type": "integer", "minimum": -1, "maximum": MAX_RETRY},
+    "reserve_for": {"type": "integer", "minimum": 1, "maximum": MAX_RESERVE_FOR_S},
+}
+ERRORS = {
+    400: "Not JSON, or not what it says it is",
+    401: "An API key is needed",
+    403: "The key lacks the scope, or a page of another origin asks",
+    404: "Not found",
+    408: "The body did not come",
+    413: "Too large",
+    415: "An encoding that is not known",
+    422: "Not in order; `field` says where",
+    429: "Too fast; `Retry-After` says when to come again",
+    501: "This broker cannot",
+    502: "The broker refused, or its HTTP side does not answer",
+    503: "The broker is away. With `outcome: unknown` it may have been done, or not",
+}
+OPEN: tuple[int, ...] = (403,)
+READING = (401, 403, 502, 503)
+LISTING = (*READING, 404, 422, 501)
+CHANGING = (*READING, 422)
+TAKING = (400, 401, 403, 408, 413, 415, 422, 429, 503)
+# What each operation may answer besides success.
+ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
+    ("/jobs", "post"): TAKING,
+    ("/jobs/{name}", "get"): LISTING,
+    ("/jobs/{name}", "post"): TAKING,
+    ("/queues", "get"): READING,
+    ("/queues/{name}/{action}", "post"): CHANGING,
+    ("/sets/{name}", "get"): LISTING,
+    ("/sets/{name}/{action}", "post"): (*CHANGING, 400, 408, 413),
+    ("/stats", "get"): READING,
+    ("/healthz", "get"): OPEN,
+    ("/readyz", "get"): (*OPEN, 503),
+    ("/version", "get"): OPEN,
+    ("/metrics", "get"): (401, 403),
+} | {(f"/jobs/{name}", "post"): TAKING for name in JOB_TYPES}
+
+
+def complete(schema: dict[str, Any], *, allows_unknown: bool, needs_key: bool) -> dict[str, Any]:
+    """Add what FastAPI cannot know."""
+    schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+    schemas |= _schemas([kind.arguments for kind in JOB_TYPES.values()], "validation")
+    schemas |= _schemas([Accepted, AcceptedList, AcceptedLines], "serialization")
+    schemas |= {"Problem": PROBLEM, "JobItem": _job_item(allows_unknown)}
+    for model in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(model, None)
+    schema["components"]["securitySchemes"] = {
+        "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        "bearer": {"type": "http", "scheme": "bearer"},
+    }
+    schema["security"] = [{"key": []}, {"bearer": []}] if needs_key else []
+    paths = schema["paths"]
+    paths["/jobs"] = {"post": _many_jobs()}
+    for kind in JOB_TYPES.values():
+        paths[f"/jobs/{kind.name}"] = {"post": _single_job(kind)}
+    if allows_unknown:
+        paths["/jobs/{name}"]["post"] = _unknown_job()
+    for path, operations in paths.items():
+        for method, operation in operations.items():
+            _describe_errors(operation, ANSWERS[path, method])
+    return schema
+
+
+def _schemas(models: Iterable[type[BaseModel]], mode: JsonSchemaMode) -> dict[str, Any]:
+    _, found = models_json_schema([(model, mode) for model in models], ref_template=REF)
+    definitions: dict[str, Any] = found["$defs"]
+    return definitions
+
+
+def _describe_errors(operation: dict[str, Any], statuses: tuple[int, ...]) -> None:
+    operation["responses"].pop("422", None)
+    operation["responses"] |= {str(status): _problem(status) for status in sorted(statuses)}
+    if 401 not in statuses:
+        operation["security"] = []
+
+
+def _ref(model: str) -> dict[str, str]:
+    return {"$ref": REF.format(model=model)}
+
+
+def _problem(status: int) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "description": ERRORS[status],
+        "content": {MEDIA_TYPE: {"schema": _ref("Problem")}},
+    }
+    if status in (429, 503):
+        shape = {"schema": {"type": "integer"}, "description": "Seconds"}
+        answer["headers"] = {"Retry-After": shape}
+    return answer
+
+
+def _job_item(allows_unknown: bool) -> dict[str, Any]:
+    jobtype: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_JOBTYPE_LENGTH}
+    if not allows_unknown:
+        jobtype = {"enum": sorted(JOB_TYPES)}
+    return {
+        "type": "object",
+        "required": ["jobtype", "args"],
+        "additionalProperties": False,
+        "properties": {"jobtype": jobtype, "args": {"type": "object"}} | OPTIONS,
+        "example": {"jobtype": "add", "args": {"a": 1, "b": 2}, "in": 60},
+    }
+
+
+def _single_job(kind: JobType) -> dict[str, Any]:
+    return {
+        "summary": f"Queue one `{kind.name}` job",
+        "operationId": f"take_{kind.name}_job",
+        **_one_job(_ref(kind.arguments.__name__)),
+    }
+
+
+def _unknown_job() -> dict[str, Any]:
+    return {
+        "summary": "Queue one job of a type that has no model here",
+        "operationId": "take_job",
+        **_one_job({"type": "object"}),
+        "parameters": [
+            {
+                "name": "name",
+                "in": "path",
+                "required": True,
+                "description": "The job's type",
+                "schema": {"type": "string", "minLength": 1, "maxLength": MAX_JOBTYPE_LENGTH},
+            },
+            *_options(),
+        ],
+    }
+
+
+def _one_job(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "tags": ["jobs"],
+        "description": "The body is the JSON object of the job's arguments, whatever its content "
+        "type says. The answer comes when the broker has the job.",
+        "parameters": _options(),
+        "requestBody": {"required": True, "content": {"application/json": {"schema": arguments}}},
+        "responses": {
+            "202": {
+                "description": "The broker has it",
+                "headers": {"Location": {"schema": {"type": "string"}}},
+                "content": {"application/json": {"schema": _ref("Accepted")}},
+            }
+        },
+    }
+
+
+def _options() -> list[dict[str, Any]]:
+    return [{"name": name, "in": "query", "schema": shape} for name, shape in OPTIONS.items()]
+
+
+def _many_jobs() -> dict[str, Any]:
+    either = {"anyOf": [_ref("AcceptedList"), _ref("AcceptedLines")]}
+    return {
+        "tags": ["jobs"],
+        "summary": "Queue many jobs",
+        "description": f"A JSON list has at most {MAX_LIST_JOBS:,} jobs; if one of them is not in "
+        "order, none is queued. NDJSON (a job a line) and plain text (a URL a line) may have any "
+        "length; each line stands for itself, and the answer names those that were refused. All "
+        "three may be packed (Content-Encoding: gzip or zstd). Options stand in each job; those "
+        "of plain text in the query.",
+        "operationId": "take_jobs",
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {
+                        "type": "array",
+                        "maxItems": MAX_LIST_JOBS,
+                        "items": _ref("JobItem"),
+                    }
+                },
+                "application/x-ndjson": {
+                    "schema": {"type": "string"},
+                    "example": '{"jobtype": "add", "args": {"a": 1, "b": 2}}\n',
+                },
+                "text/plain": {
+                    "schema": {"type": "string"},
+                    "example": "https://example.com/\nhttps://example.org/\n",
+                },
+            },
+        },
+        "responses": {
+            "202": {
+                "description": "The broker has them",
+                "content": {"application/json": {"schema": either}},
+            }
+        },
+    }

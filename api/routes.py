@@ -1,0 +1,346 @@
+"""All routes but the busiest one (single.py)."""
+
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import httpx
+import orjson
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
+from api.guard import Visit
+from api.intake import checked, query_options, split_list
+from api.keys import Key
+from api.metrics import as_text, server_figures, set_sizes, summed
+from api.parts import Parts, broker_failed, pay, pay_now, soon
+from api.problems import Problem, bad_request, too_large
+from api.siblings import ask_all
+from api.stream import JobStream, ReadLine, push_list
+from shared.errors import FaktoryError
+from shared.faktory.client import FaktoryVerbs, JobFilter, MutateTarget
+from shared.jobs import QUEUE_NAME
+from shared.version import VERSION
+
+MAX_LIST_JOBS = 10_000
+# What a stream counts for among requests with many jobs; it rarely holds more.
+STREAM_BYTES = 1024 * 1024
+MAX_WHICH_BYTES = 1024 * 1024
+# Of SQLite, whose row numbers are the places of a set's jobs.
+MAX_ID = 2**63 - 1
+NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
+PLAIN = "text/plain"
+
+router = APIRouter()
+
+
+def body_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The OpenAPI of a body that the route reads itself, whatever its content type says."""
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def parts_of(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+PartsOf = Annotated[Parts, Depends(parts_of)]
+QueueName = Annotated[str, Path(pattern=f"^{QUEUE_NAME.pattern}$", max_length=200)]
+
+
+# Jobs
+
+
+class Accepted(BaseModel):
+    """A job that the broker has."""
+
+    jid: str = Field(examples=["7a1c0f6b2f6a4d0fb2f1c9d3"])
+    queue: str = Field(examples=["default"])
+
+
+class AcceptedList(BaseModel):
+    accepted: int
+    jobs: list[Accepted]
+
+
+class LineError(BaseModel):
+    line: int
+    status: int
+    detail: str
+    field: str = Field("", description="What is wrong in the line, where that can be said")
+
+
+class AcceptedLines(BaseModel):
+    accepted: int
+    refused: int
+    errors: list[LineError] = Field(description="The first 1,000 of the refused lines")
+
+
+@router.post("/jobs", include_in_schema=False)
+async def take_jobs(request: Request) -> Response:
+    """Many jobs in one request. Of a JSON list all jobs must be in order, else none is taken; of
+    NDJSON and plain text each line stands for itself."""
+    parts = parts_of(request)
+    visit: Visit = request.scope["visit"]
+    parts.refuse_if_draining()
+    parts.require_broker()
+    if visit.content_type == PLAIN:
+        options = query_options(request.scope["query_string"])
+        return await _take_lines(
+            request, parts, visit, lambda line, now: parts.intake.url(line, options, now)
+        )
+    if request.scope["query_string"]:
+        raise bad_request("options stand in each job, not in the query")
+    if visit.content_type in NDJSON:
+        return await _take_lines(request, parts, visit, parts.intake.line)
+    return await _take_list(request, parts, visit)
+
+
+async def _take_list(request: Request, parts: Parts, visit: Visit) -> Response:
+    key: Key = request.scope["key"]
+    limit = parts.settings.max_body_bytes
+    announced = visit.content_length
+    if announced is not None and announced > limit:
+        raise too_large("the body", limit)
+    with parts.bulk.hold(limit if announced is None or visit.content_encoding else announced):
+        packed = await read_body(request.receive, limit)
+        items = split_list(unpack_whole(packed, visit.content_encoding, limit))
+        if len(items) > MAX_LIST_JOBS:
+            raise Problem(413, f"a list has at most {MAX_LIST_JOBS} jobs: send more as NDJSON")
+        jobs = await push_list(
+            parts.client, items, parts.intake.item, lambda count: pay_now(key, count)
+        )
+    parts.metrics.jobs.labels("list").inc(len(jobs))
+    listed = [{"jid": job.jid, "queue": job.queue} for job in jobs]
+    return _json({"accepted": len(jobs), "jobs": listed}, 202)
+
+
+async def _take_lines(
+    request: Request, parts: Parts, visit: Visit, read_line: ReadLine
+) -> Response:
+    key: Key = request.scope["key"]
+    unpack = unpacker(visit.content_encoding)
+    with parts.bulk.hold(STREAM_BYTES), parts.stoppable() as stop:
+        stream = JobStream(parts.client, read_line, lambda count: pay(key, count, stop), stop)
+        try:
+            report = await stream.take(
+                Chunks(request.receive, stop), unpack, Lines(parts.settings.max_line_bytes)
+            )
+        finally:
+            parts.metrics.jobs.labels("stream").inc(stream.report.accepted)
+    return _json(report.result(), 202)
+
+
+class JobState(BaseModel):
+    jid: str
+    state: str = Field(examples=["queued"])
+
+
+@router.get("/jobs/{name}", tags=["jobs"], response_model=JobState)
+async def get_job(
+    name: Annotated[str, Path(min_length=8, max_length=200, description="The job's jid")],
+    parts: PartsOf,
+) -> Any:
+    """Where a job is. Only the embedded broker can tell."""
+    return await _from_web(parts, f"/jobs/{quote(name, safe='')}", "look up a job")
+
+
+# Queues
+
+
+class QueueState(BaseModel):
+    name: str
+    size: int
+    latency_s: float
+
+
+@router.get("/queues", tags=["queues"])
+async def get_queues(parts: PartsOf) -> list[QueueState]:
+    """Every queue that has, or had, jobs."""
+    sizes = (await parts.info())["faktory"].get("queues") or {}
+    latencies = await _latencies(parts, list(sizes))
+    return [
+        QueueState(name=name, size=size, latency_s=latencies.get(name, 0.0))
+        for name, size in sorted(sizes.items())
+    ]
+
+
+async def _latencies(parts: Parts, names: list[str]) -> dict[str, float]:
+    return await soon(parts.require_broker().queue_latency(names)) if names else {}
+
+
+class QueueAction(StrEnum):
+    PAUSE = "pause"
+    RESUME = "resume"
+    CLEAR = "clear"
+
+
+@router.post("/queues/{name}/{action}", tags=["queues"], status_code=204)
+async def change_queue(name: QueueName, action: QueueAction, parts: PartsOf) -> None:
+    """Pause: no job of it is handed out. Clear: its jobs are deleted."""
+    client = parts.require_broker()
+    act = {
+        QueueAction.PAUSE: client.queue_pause,
+        QueueAction.RESUME: client.queue_resume,
+        QueueAction.CLEAR: client.queue_remove,
+    }[action]
+    try:
+        await act([name])
+    except FaktoryError as error:
+        raise broker_failed(error) from error
+
+
+# Sets
+
+
+class Which(BaseModel):
+    """The jobs that are meant: by jid, by type, or all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    jids: Annotated[list[str], Field(max_length=10_000)] = []
+    jobtype: str = ""
+    all: bool = False
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Which":
+        if sum(map(bool, (self.jids, self.jobtype, self.all))) != 1:
+            raise ValueError("say which jobs: jids, or jobtype, or all")
+        return self
+
+
+class SetAction(StrEnum):
+    REQUEUE = "requeue"
+    KILL = "kill"
+    DISCARD = "discard"
+
+
+class SetJob(BaseModel):
+    id: int
+    at: str
+    job: dict[str, Any]
+
+
+class SetPage(BaseModel):
+    total: int
+    jobs: list[SetJob]
+    next: int | None = Field(description="Give it as `after` for the next page")
+
+
+@router.get("/sets/{name}", tags=["sets"], response_model=SetPage)
+async def get_set(
+    name: MutateTarget,
+    parts: PartsOf,
+    after: Annotated[int, Query(ge=0, le=MAX_ID)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> Any:
+    """A page of the scheduled, retry or dead jobs. Only the embedded broker can list them."""
+    return await _from_web(parts, f"/sets/{name}?after={after}&limit={limit}", f"list {name} jobs")
+
+
+@router.post("/sets/{name}/{action}", tags=["sets"], status_code=204, openapi_extra=body_of(Which))
+async def change_set(
+    name: MutateTarget, action: SetAction, request: Request, parts: PartsOf
+) -> None:
+    """Requeue: into their queues now. Kill: to the dead set. Discard: delete."""
+    which = checked(Which, await read_body(request.receive, MAX_WHICH_BYTES), "body")
+    try:
+        await _mutate(parts.require_broker(), name, action, which)
+    except FaktoryError as error:
+        raise broker_failed(error) from error
+
+
+async def _mutate(
+    client: FaktoryVerbs, name: MutateTarget, action: SetAction, which: Which
+) -> None:
+    if which.all and action is SetAction.DISCARD:
+        await client.clear(name)
+        return
+    # The pattern that every job's JSON has.
+    chosen = (
+        JobFilter(pattern="*") if which.all else JobFilter(jids=which.jids, jobtype=which.jobtype)
+    )
+    act = {
+        SetAction.REQUEUE: client.requeue,
+        SetAction.KILL: client.kill,
+        SetAction.DISCARD: client.discard,
+    }[action]
+    await act(name, chosen)
+
+
+async def _from_web(parts: Parts, path: str, what: str) -> Response:
+    """Ask the broker's HTTP side; a real Faktory has pages for people there, and no JSON."""
+    if not parts.require_broker().is_our_broker:
+        page = str(parts.web.base_url)
+        raise Problem(501, f"a Faktory server cannot {what} for a program: see {page}")
+    try:
+        answer = await parts.web.get(path)
+        answer.raise_for_status()
+    except httpx.HTTPStatusError as error:
+        if error.response.status_code == HTTPStatus.NOT_FOUND:
+            raise Problem(404, "not known to the broker: done, or never queued") from None
+        raise Problem(
+            502, f"the broker's HTTP side answered {error.response.status_code}"
+        ) from None
+    except httpx.HTTPError as error:
+        raise Problem(502, f"the broker's HTTP side does not answer: {error!r}") from error
+    return Response(answer.content, media_type="application/json")
+
+
+# Operations
+
+
+@router.get("/stats", tags=["operations"])
+async def get_stats(parts: PartsOf) -> dict[str, Any]:
+    """The broker's own figures, in Faktory's shape."""
+    info = await parts.info()
+    return info | {"faktory": info["faktory"] | {"sets": set_sizes(info)}}
+
+
+class Status(BaseModel):
+    status: str
+
+
+@router.get("/healthz", tags=["operations"])
+async def get_health() -> Status:
+    """This process turns."""
+    return Status(status="ok")
+
+
+@router.get("/readyz", tags=["operations"])
+async def get_ready(parts: PartsOf) -> Status:
+    """The broker is there, and the service is not shutting down."""
+    parts.refuse_if_draining()
+    parts.require_broker()
+    return Status(status="ready")
+
+
+class Version(BaseModel):
+    version: str
+
+
+@router.get("/version", tags=["operations"])
+async def get_version() -> Version:
+    return Version(version=VERSION)
+
+
+@router.get("/metrics", tags=["operations"], response_class=Response)
+async def get_metrics(parts: PartsOf) -> Response:
+    """For Prometheus: this service, all its processes, and the broker."""
+    info: dict[str, Any] | None = None
+    latencies: dict[str, float] = {}
+    try:
+        info = await parts.info()
+        latencies = await _latencies(parts, list(info["faktory"].get("queues") or {}))
+    except Problem:
+        pass  # that it is away is a figure too
+    own = summed(await ask_all(parts.run_directory))
+    text = as_text([*own, *server_figures(info, latencies)])
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _json(content: Any, status: int) -> Response:
+    return Response(orjson.dumps(content), status, media_type="application/json")

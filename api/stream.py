@@ -1,0 +1,296 @@
+"""Jobs of any number in one request: lines in, PUSHBs of a thousand out, a report at the end.
+
+Reading waits while enough PUSHBs are under way, so a fast sender is held back by the broker's
+own speed, and memory stays the same however long the body is.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from api.batcher import Broker, push_jobs
+from api.bodies import Chunks, Lines, Unpacker
+from api.intake import EncodedJob, Item
+from api.problems import Problem
+from shared.faktory.client import MAX_BULK_JOBS
+from shared.jobs import utc_now
+
+MAX_IN_FLIGHT = 4
+# Large jobs leave in smaller batches: a stream holds five of them at most.
+MAX_BATCH_BYTES = 1024 * 1024
+# Told in full; the rest are counted.
+MAX_ERRORS = 1000
+# Unpacked between two looks at the other requests: a few packed bytes can be megabytes of them.
+TURN_BYTES = 256 * 1024
+
+WHY_STOPPED = (
+    "the broker went away: unqueued_lines are not queued, unknown_lines may be; from next_line on "
+    "nothing was read"
+)
+
+ReadLine = Callable[[bytes, datetime], EncodedJob]
+# Waits until so many jobs may be pushed. Raises Problem.
+Pay = Callable[[int], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Numbered:
+    """A batch of jobs, and the lines that they came from."""
+
+    jobs: list[EncodedJob] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def add(self, job: EncodedJob, line: int) -> None:
+        self.jobs.append(job)
+        self.lines.append(line)
+        self.size_bytes += len(job.payload)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.jobs) >= MAX_BULK_JOBS or self.size_bytes >= MAX_BATCH_BYTES
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of the lines before `next_line`: each is counted once, unless it is blank.
+    `stopped_by` ended it before the last line was read or queued."""
+
+    accepted: int = 0
+    refused: int = 0
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    unknown_lines: list[int] = field(default_factory=list)
+    unqueued_lines: list[int] = field(default_factory=list)
+    stopped_by: Problem | None = None
+    next_line: int = 1
+
+    def refuse(self, problem: Problem, line: int) -> None:
+        self.refused += 1
+        if len(self.errors) < MAX_ERRORS:
+            known = {"line": line, "status": problem.status, "detail": problem.detail}
+            self.errors.append(known | problem.more)
+
+    def counts(self) -> dict[str, Any]:
+        return {
+            "accepted": self.accepted,
+            "refused": self.refused,
+            "errors": sorted(self.errors, key=lambda error: error["line"]),
+        }
+
+    def result(self) -> dict[str, Any]:
+        """What is answered with 202. Raises Problem when the request as a whole failed."""
+        if self.stopped_by is not None:
+            raise Problem(
+                self.stopped_by.status,
+                self.stopped_by.detail,
+                self.stopped_by.more
+                | self.counts()
+                | {
+                    "unknown_lines": ranges(self.unknown_lines),
+                    "unqueued_lines": ranges(self.unqueued_lines),
+                    "next_line": self.next_line,
+                },
+                self.stopped_by.retry_after_s,
+            )
+        if self.refused and not self.accepted:
+            raise Problem(422, "no line is a job that can be taken", self.counts())
+        return self.counts()
+
+
+class JobStream:
+    """Takes the lines of one request. State: the batch that fills, how many PUSHBs are in flight,
+    and the tasks that see to them.
+
+    `stop` is shared with who reads the body: the broker's going away resolves it here, the end of
+    the service elsewhere.
+    """
+
+    def __init__(
+        self, broker: Broker, read_line: ReadLine, pay: Pay, stop: asyncio.Future[Problem]
+    ) -> None:
+        self.report = Report()
+        self._broker = broker
+        self._read_line = read_line
+        self._pay = pay
+        self._stop = stop
+        self._is_broker_away = False
+        self._filling = Numbered()
+        self._is_reading = True
+        self._sending = asyncio.Lock()
+        self._in_flight = 0
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._line = 0
+
+    async def take(self, chunks: Chunks, unpacker: Unpacker, lines: Lines) -> Report:
+        """Read to the end, or to what stops it; returns when every job has its outcome. Raises
+        ClientGone, and pushes then only what was under way already."""
+        try:
+            try:
+                await self._read(chunks, unpacker, lines)
+            except Problem as problem:
+                self.report.stopped_by = problem
+            await self._push_rest()
+        finally:
+            self._is_reading = False
+            while self._under_way:
+                await asyncio.wait(self._under_way)
+        self._close_report()
+        return self.report
+
+    async def _read(self, chunks: Chunks, unpacker: Unpacker, lines: Lines) -> None:
+        turn_bytes = 0
+        while (chunk := await chunks.next()) is not None:
+            for data in unpacker.unpack(chunk):
+                await self._take_lines(lines.feed(data))
+                turn_bytes += len(data)
+                if turn_bytes > TURN_BYTES:
+                    turn_bytes = 0
+                    await asyncio.sleep(0)
+        unpacker.end()
+        await self._take_lines(lines.last())
+
+    async def _take_lines(self, lines: Iterable[bytes]) -> None:
+        now = utc_now()
+        for line in lines:
+            self._line += 1
+            if not line or line.isspace():
+                continue
+            try:
+                self._filling.add(self._read_line(line.rstrip(b"\r"), now), self._line)
+            except Problem as problem:
+                self.report.refuse(problem, self._line)
+                continue
+            if self._filling.is_full:
+                await self._send()
+        if not self._in_flight:
+            await self._send()
+
+    async def _send(self) -> None:
+        async with self._sending:
+            if not self._filling.jobs:
+                return
+            if self._is_broker_away:
+                raise self._stop.result()
+            await self._pay(len(self._filling.jobs))
+            batch, self._filling = self._filling, Numbered()
+            self._in_flight += 1
+            task = asyncio.create_task(self._push(batch))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+        while self._in_flight >= MAX_IN_FLIGHT:
+            await asyncio.wait(self._under_way, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _push_rest(self) -> None:
+        try:
+            await self._send()
+        except Problem as problem:
+            self.report.stopped_by = problem
+
+    async def _push(self, batch: Numbered) -> None:
+        problems = await push_jobs(self._broker, batch.jobs)
+        self._in_flight -= 1
+        self.report.accepted += len(batch.jobs) - len(problems)
+        if problems:
+            self._tell_failed(batch, problems)
+        if self._is_reading and not self._in_flight:
+            # What came meanwhile must not wait until the sender sends more. A problem stops the
+            # reading too, and is told of there.
+            with contextlib.suppress(Problem):
+                await self._send()
+
+    def _tell_failed(self, batch: Numbered, problems: dict[str, Problem]) -> None:
+        for job, line in zip(batch.jobs, batch.lines, strict=True):
+            problem = problems.get(job.jid)
+            if problem is None:
+                continue
+            if problem.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                self.report.refuse(problem, line)
+                continue
+            if _is_unknown(problem):
+                self.report.unknown_lines.append(line)
+            else:
+                self.report.unqueued_lines.append(line)
+            self._broker_went_away(problem)
+
+    def _broker_went_away(self, problem: Problem) -> None:
+        self._is_broker_away = True
+        if not self._stop.done():
+            self._stop.set_result(Problem(503, WHY_STOPPED, {}, problem.retry_after_s))
+
+    def _close_report(self) -> None:
+        self.report.next_line = self._line + 1
+        # Read, and not sent.
+        self.report.unqueued_lines += self._filling.lines
+        if self._is_broker_away:
+            self.report.stopped_by = self._stop.result()
+
+
+def ranges(numbers: list[int]) -> list[list[int]]:
+    """[3, 4, 5, 9] as [[3, 5], [9, 9]]: a thousand lines in a few characters."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+async def push_list(
+    broker: Broker,
+    items: Sequence[Item],
+    read_item: Callable[[Item, datetime], EncodedJob],
+    pay: Callable[[int], None],
+) -> list[EncodedJob]:
+    """Jobs of a list: if one of them is not in order, none is queued. Raises Problem."""
+    now = utc_now()
+    jobs: list[EncodedJob] = []
+    errors: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        try:
+            jobs.append(read_item(item, now))
+        except Problem as problem:
+            errors.append({"index": index, "detail": problem.detail} | problem.more)
+    if errors:
+        detail = f"{len(errors)} of {len(items)} jobs are not in order: none was queued"
+        raise Problem(422, detail, {"errors": errors[:MAX_ERRORS]})
+    pay(len(jobs))
+    outcomes = await asyncio.gather(*(push_jobs(broker, batch) for batch in _batches(jobs)))
+    problems = {jid: problem for outcome in outcomes for jid, problem in outcome.items()}
+    if problems:
+        raise _partly_failed(jobs, problems)
+    return jobs
+
+
+def _batches(jobs: Iterable[EncodedJob]) -> Iterator[list[EncodedJob]]:
+    batch = Numbered()
+    for index, job in enumerate(jobs):
+        batch.add(job, index)
+        if batch.is_full:
+            yield batch.jobs
+            batch = Numbered()
+    if batch.jobs:
+        yield batch.jobs
+
+
+def _partly_failed(jobs: list[EncodedJob], problems: dict[str, Problem]) -> Problem:
+    """Says of each job where it is."""
+    worst = max(problems.values(), key=lambda problem: (_is_unknown(problem), problem.status))
+    detail = f"{len(problems)} of {len(jobs)} jobs are not certainly queued: {worst.detail}"
+    outcome = {"outcome": "unknown"} if _is_unknown(worst) else {}
+    states = [{"jid": job.jid, "state": _state(problems.get(job.jid))} for job in jobs]
+    return Problem(worst.status, detail, outcome | {"jobs": states}, worst.retry_after_s)
+
+
+def _state(problem: Problem | None) -> str:
+    if problem is None:
+        return "queued"
+    return "unknown" if _is_unknown(problem) else "not queued"
+
+
+def _is_unknown(problem: Problem) -> bool:
+    return "outcome" in problem.more

@@ -1,0 +1,61 @@
+"""What deployments ask Faktory's web port for: health without a password, the backlog with one."""
+
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from devservers import FaktoryServer
+from shared.faktory.client import FaktoryClient
+from shared.faktory.handshake import parse_url
+from shared.jobs import Job
+from tests.support.compose import ALL_IN_ONE, SERVER, services
+from tests.support.manifests import OVERLAYS, manifests, workload
+
+PASSWORD = "5ec7e7"
+JOBS = 3
+
+
+@pytest.fixture(scope="module")
+def locked():
+    with FaktoryServer(password=PASSWORD) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def web(locked):
+    with httpx.Client(base_url=locked.web_url, trust_env=False) as client:
+        yield client
+
+
+def health_paths() -> set[str]:
+    """Of the compose files and of the pod's probes."""
+    variables = {"FAKTORY_PASSWORD": PASSWORD, "API_KEYS": "unused"}
+    urls = [
+        services(path, **variables)["faktory"].health_command[-1] for path in (ALL_IN_ONE, SERVER)
+    ]
+    container = workload("faktory").container
+    probes = [container[name]["httpGet"]["path"] for name in ("readinessProbe", "livenessProbe")]
+    return {urlsplit(url).path for url in urls} | set(probes)
+
+
+def test_health_needs_no_password(web):
+    for path in health_paths():
+        assert web.get(path).status_code == 200, path
+
+
+async def test_keda_finds_the_backlog_where_it_looks(locked, web):
+    (scaled,) = [
+        one for overlay in OVERLAYS for one in manifests(overlay) if one.kind == "ScaledObject"
+    ]
+    (trigger,) = scaled.spec["triggers"]
+    async with FaktoryClient(parse_url(locked.url)) as client:
+        queues = ["default", "parse", "fetch.00"]
+        jobs = [Job(jobtype="add", args=[1, 2], queue=queue) for queue in queues]
+        assert await client.push_bulk(jobs) == {}
+    path = urlsplit(trigger["metadata"]["url"]).path
+    assert web.get(path).status_code == 401
+    found = web.get(path, auth=("keda", PASSWORD)).json()
+    for part in trigger["metadata"]["valueLocation"].split("."):
+        found = found[part]
+    assert found == JOBS

@@ -1,0 +1,137 @@
+"""Several machines on one: each host of a test is a network namespace, all around one switch.
+
+Needs root. Nothing is added to the machine's own network, and everything is named after the process
+that made it, so that what a killed test left behind can be told from what another one is using.
+"""
+
+import ctypes
+import functools
+import itertools
+import os
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+Value = TypeVar("Value")
+
+NAMESPACES = Path("/run/netns")
+PREFIX = "mh"
+OURS = re.compile(PREFIX + r"-(?P<pid>\d+)-\d+-\w+")
+CLONE_NEWNET = 0x4000_0000
+# Any network will do: none of it is seen outside.
+SUBNET = "10.77.0"
+
+_numbers = itertools.count()
+
+
+class NetworkError(RuntimeError):
+    """`ip` could not do what it was asked to."""
+
+
+@functools.cache
+def can_make_hosts() -> bool:
+    """Whether this user may make network namespaces, and this kernel has what joins them."""
+    try:
+        with Network(["probe"]):
+            return True
+    except (NetworkError, OSError):
+        return False
+
+
+class Network:
+    """A switch and the hosts on it; a context manager. `switch` is a host too: it has the first
+    address, and what should stand between the others runs there."""
+
+    switch = "switch"
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        number = next(_numbers)
+        self._hosts = [self.switch, *hosts]
+        self._names = {host: f"{PREFIX}-{os.getpid()}-{number}-{host}" for host in self._hosts}
+
+    def __enter__(self) -> Self:
+        remove_leftovers()
+        try:
+            for host in self._hosts:
+                _ip("netns", "add", self.namespace(host))
+                self._ip_on(host, "link", "set", "lo", "up")
+            self._ip_on(self.switch, "link", "add", "eth0", "type", "bridge")
+            for host in self._hosts[1:]:
+                self._plug_in(host)
+            for host in self._hosts:
+                self._ip_on(host, "address", "add", f"{self.address(host)}/24", "dev", "eth0")
+                self._ip_on(host, "link", "set", "eth0", "up")
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._remove()
+
+    def namespace(self, host: str) -> str:
+        return self._names[host]
+
+    def address(self, host: str) -> str:
+        return f"{SUBNET}.{self._hosts.index(host) + 1}"
+
+    def on(self, host: str, function: Callable[[], Value]) -> Value:
+        """Call a function whose new sockets are the host's: in a thread that goes there first, and
+        ends with the call."""
+        descriptor = os.open(NAMESPACES / self.namespace(host), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(_enter, descriptor).result()
+                return thread.submit(function).result()
+        finally:
+            os.close(descriptor)
+
+    def _plug_in(self, host: str) -> None:
+        socket = f"port{self._hosts.index(host)}"
+        self._ip_on(
+            self.switch,
+            *("link", "add", socket, "type", "veth"),
+            *("peer", "name", "eth0", "netns", self.namespace(host)),
+        )
+        self._ip_on(self.switch, "link", "set", socket, "master", "eth0", "up")
+
+    def _ip_on(self, host: str, *arguments: str) -> None:
+        _ip("-n", self.namespace(host), *arguments)
+
+    def _remove(self) -> None:
+        for name in self._names.values():
+            if (NAMESPACES / name).exists():
+                _ip("netns", "delete", name)
+
+
+def remove_leftovers() -> None:
+    """Remove the namespaces of tests whose process is gone; links and addresses go with them."""
+    if not NAMESPACES.is_dir():
+        return
+    for path in NAMESPACES.iterdir():
+        found = OURS.fullmatch(path.name)
+        if found and not Path(f"/proc/{found['pid']}").exists():
+            # Another process may be doing the same.
+            subprocess.run(["ip", "netns", "delete", path.name], capture_output=True, timeout=10)
+
+
+def _enter(namespace: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(namespace, CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _ip(*arguments: str) -> None:
+    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=10)
+    if done.returncode:
+        raise NetworkError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
