@@ -107,6 +107,7 @@ def _serve() -> None:
             access_log=False,
             log_config=None,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=DRAIN_S,
         )
 

@@ -30,12 +30,13 @@ from api.openapi import complete
 from api.parts import Parts
 from api.problems import Problem, mistake
 from api.replies import BodyWatch, Send, linger_if, send_problem, with_security_headers
-from api.routes import router
+from api.routes import parts_of, router
 from api.siblings import answering
 from api.single import PREFIX, is_single_job, take_job
 from shared.errors import ConnectFailed
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import ServerAddress, parse_url
+from shared.jobtypes import JOB_TYPES
 from shared.logs import configure_logs, get_logger
 from shared.settings import (
     ApiSettings,
@@ -108,7 +109,7 @@ class Service:
                 await send_problem(counted, mistake())
         finally:
             route = "single" if is_single_job(scope) else _route_name(scope)
-            self._metrics.requests.labels(route, str(status)).inc()
+            self._metrics.request_answered(route, status)
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         visit = read_headers(scope["headers"])
@@ -117,7 +118,7 @@ class Service:
         assert parts is not None, "a request before the start"
         if is_single_job(scope):
             await take_job(parts, key, visit, scope, receive, send)
-            self._metrics.jobs.labels("single").inc()
+            self._metrics.single_jobs.inc()
             return
         scope["visit"], scope["key"] = visit, key
         watch = BodyWatch(receive)
@@ -231,9 +232,20 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
     problem = Problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
     response = await _answer_problem(request, problem)
     response.headers.update(error.headers or {})
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED and request.url.path.startswith(PREFIX):
-        response.headers["allow"] = "GET, POST"  # the router knows nothing of single.py
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        _add_single(request, response)
     return response
+
+
+def _add_single(request: Request, response: Response) -> None:
+    """The router knows nothing of single.py."""
+    prefix, _, name = request.url.path.rpartition("/")
+    if f"{prefix}/" != PREFIX:
+        return
+    if name in JOB_TYPES:
+        response.headers["allow"] = "POST"
+    elif parts_of(request).settings.allow_unknown_types:
+        response.headers["allow"] = "GET, POST"
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:

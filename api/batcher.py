@@ -22,6 +22,15 @@ MAX_HELD_BYTES = 64 * 1024 * 1024
 # A batch of large jobs leaves before it is full.
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 PUSH_TIMEOUT_S = 10.0
+# How a server begins to say that a job is not in order.
+SURE_REFUSALS = (
+    "jobs must",
+    "jobs cannot",
+    "invalid timestamp",
+    "invalid JSON",
+    "cannot marshal",
+    'cannot get "',
+)
 # Timers may be a little early: what is then left would be waited for again and again.
 SHORTEST_TIMER_S = 0.001
 
@@ -164,10 +173,15 @@ async def push_jobs(broker: Broker, jobs: Sequence[EncodedJob]) -> dict[str, Pro
         # A mistake of ours: whoever waits for these jobs must not wait for ever.
         get_logger("api").exception("a push failed")
         return {job.jid: _nobody_knows(job.jid) for job in jobs}
-    return {
-        jid: unprocessable(f"the broker refused the job: {reason}", jid=jid)
-        for jid, reason in reasons.items()
-    }
+    return {jid: _why_not_taken(reason, jid) for jid, reason in reasons.items()}
+
+
+def _why_not_taken(reason: str, jid: str) -> Problem:
+    """A Faktory that is stopping names jobs as failed that it has stored: only what it says of the
+    job itself is sure."""
+    if reason.startswith(SURE_REFUSALS):
+        return unprocessable(f"the broker refused the job: {reason}", jid=jid)
+    return outcome_unknown(f"the broker could not say what became of job {jid}: {reason}", jid=jid)
 
 
 def _why(error: FaktoryError, jid: str) -> Problem:

@@ -19,6 +19,33 @@ HEAD_WITHIN_S = 10.0
 UPGRADE_HEADERS = (b"upgrade", b"http2-settings", b"connection")
 
 
+class OneWrite:
+    """A transport that writes once in a turn of the loop: an answer's head and its body, or the
+    answers to requests that came together, in one system call. State: what is to be written."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._parts: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        if not self._parts:
+            self._loop.call_soon(self._flush)
+        self._parts.append(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._parts:
+            parts, self._parts = self._parts, []
+            self._transport.write(b"".join(parts))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 class HttpProtocol(HttpToolsProtocol):
     """State, besides uvicorn's: whether a head is incomplete, its bytes so far, and its timer."""
 
@@ -30,7 +57,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(OneWrite(transport, self.loop))  # type: ignore[arg-type]
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -68,6 +68,7 @@ class Item(Options, kw_only=True):
 
 
 NO_OPTIONS = Options()
+NUMBERS = ("in", "retry", "reserve_for")
 _decode_item = msgspec.json.Decoder(Item).decode
 _decode_items = msgspec.json.Decoder(list[Item]).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -202,6 +203,9 @@ def query_options(query: bytes) -> Options:
     named = dict(pairs)
     if len(named) < len(pairs):
         raise bad_request("an option is given twice")
+    for name in NUMBERS:
+        if named.get(name) == "null":  # which would be read as not given
+            raise unprocessable("not a number", field=name)
     try:
         return msgspec.convert(named, Options, strict=False)
     except msgspec.ValidationError as error:

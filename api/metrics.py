@@ -19,9 +19,12 @@ class ApiMetrics:
         self.requests = Counter(
             "api_requests", "Requests answered", ["route", "status"], registry=self.registry
         )
+        # To find one by its labels costs more than to count.
+        self._answered: dict[tuple[str, int], Counter] = {}
         self.jobs = Counter(
             "api_jobs_accepted", "Jobs that the broker has", ["route"], registry=self.registry
         )
+        self.single_jobs = self.jobs.labels("single")
         self.held = Gauge(
             "api_jobs_held", "Jobs taken and not answered by the broker yet", registry=self.registry
         )
@@ -40,6 +43,12 @@ class ApiMetrics:
             buckets=SECONDS,
             registry=self.registry,
         )
+
+    def request_answered(self, route: str, status: int) -> None:
+        counter = self._answered.get((route, status))
+        if counter is None:
+            counter = self._answered[route, status] = self.requests.labels(route, str(status))
+        counter.inc()
 
     def batch_pushed(self, size: int, waited_s: float, took_s: float) -> None:
         self._batch_size.observe(size)

@@ -59,6 +59,7 @@ ERRORS = {
     401: "An API key is needed",
     403: "The key lacks the scope, or a page of another origin asks",
     404: "Not found",
+    405: "The name of a job type, which takes a POST",
     408: "The body did not come",
     413: "Too large",
     415: "An encoding that is not known",
@@ -76,7 +77,7 @@ TAKING = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 # What each operation may answer besides success.
 ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("/jobs", "post"): TAKING,
-    ("/jobs/{name}", "get"): LISTING,
+    ("/jobs/{name}", "get"): (*LISTING, 405),
     ("/jobs/{name}", "post"): TAKING,
     ("/queues", "get"): READING,
     ("/queues/{name}/{action}", "post"): CHANGING,
@@ -144,15 +145,30 @@ def _problem(status: int) -> dict[str, Any]:
 
 
 def _job_item(allows_unknown: bool) -> dict[str, Any]:
-    jobtype: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MAX_JOBTYPE_LENGTH}
-    if not allows_unknown:
-        jobtype = {"enum": sorted(JOB_TYPES)}
+    items = [
+        _item({"const": kind.name}, _ref(kind.arguments.__name__)) for kind in JOB_TYPES.values()
+    ]
+    if allows_unknown:
+        name = {"type": "string", "minLength": 1, "maxLength": MAX_JOBTYPE_LENGTH}
+        items.append(_item(name | {"not": {"enum": sorted(JOB_TYPES)}}, {"type": "object"}))
+    return {
+        "oneOf": items,
+        "not": {
+            "description": "At a time, and after a delay",
+            "properties": {"at": {"type": "string"}, "in": {"type": "number"}},
+            "required": ["at", "in"],
+        },
+        "example": {"jobtype": "add", "args": {"a": 1, "b": 2}, "in": 60},
+    }
+
+
+def _item(jobtype: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    options = {name: {**shape, "type": [shape["type"], "null"]} for name, shape in OPTIONS.items()}
     return {
         "type": "object",
         "required": ["jobtype", "args"],
         "additionalProperties": False,
-        "properties": {"jobtype": jobtype, "args": {"type": "object"}} | OPTIONS,
-        "example": {"jobtype": "add", "args": {"a": 1, "b": 2}, "in": 60},
+        "properties": {"jobtype": jobtype, "args": arguments} | options,
     }
 
 

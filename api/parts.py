@@ -21,7 +21,7 @@ from shared.faktory.client import FaktoryClient
 from shared.settings import ApiSettings
 
 INFO_KEPT_S = 1.0
-ANSWER_WITHIN_S = 3.0
+ANSWER_WITHIN_S = 2.0
 
 Answer = TypeVar("Answer")
 

@@ -12,12 +12,14 @@ MEDIA_TYPE = "application/problem+json"
 
 @dataclass(slots=True, eq=False)
 class Problem(Exception):
-    """An answer that is not a success. `more` are members of its own: field, line, errors …"""
+    """An answer that is not a success. `more` are members of its own: field, line, errors … After
+    one that `closes`, the connection is of no more use."""
 
     status: int
     detail: str
     more: dict[str, Any] = field(default_factory=dict)
     retry_after_s: int | None = None
+    closes: bool = False
 
     @property
     def title(self) -> str:
@@ -30,8 +32,7 @@ class Problem(Exception):
             headers["retry-after"] = str(self.retry_after_s)
         if self.status == HTTPStatus.UNAUTHORIZED:
             headers["www-authenticate"] = 'Bearer realm="manyhands"'
-        if self.status == HTTPStatus.REQUEST_TIMEOUT:
-            # The rest of its body would go on trickling in.
+        if self.closes:
             headers["connection"] = "close"
         return headers
 
@@ -56,7 +57,8 @@ def too_large(what: str, limit: int) -> Problem:
 
 
 def too_slow(detail: str) -> Problem:
-    return Problem(408, detail)
+    # Else the rest of its body would go on trickling in.
+    return Problem(408, detail, closes=True)
 
 
 def too_busy(detail: str, *, retry_after_s: int = 1) -> Problem:
@@ -72,7 +74,7 @@ def mistake() -> Problem:
 
 
 def shutting_down() -> Problem:
-    return unavailable("the service is shutting down", retry_after_s=5)
+    return Problem(503, "the service is shutting down", {}, 5, closes=True)
 
 
 def outcome_unknown(detail: str, **more: Any) -> Problem:

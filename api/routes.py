@@ -2,12 +2,12 @@
 
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import httpx
 import orjson
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
@@ -22,6 +22,7 @@ from api.stream import JobStream, ReadLine, push_list
 from shared.errors import FaktoryError
 from shared.faktory.client import FaktoryVerbs, JobFilter, MutateTarget
 from shared.jobs import QUEUE_NAME
+from shared.jobtypes import JOB_TYPES
 from shared.version import VERSION
 
 MAX_LIST_JOBS = 10_000
@@ -141,10 +142,12 @@ class JobState(BaseModel):
 
 @router.get("/jobs/{name}", tags=["jobs"], response_model=JobState)
 async def get_job(
-    name: Annotated[str, Path(min_length=8, max_length=200, description="The job's jid")],
+    name: Annotated[str, Path(max_length=200, description="The job's jid")],
     parts: PartsOf,
 ) -> Any:
     """Where a job is. Only the embedded broker can tell."""
+    if name in JOB_TYPES:
+        raise HTTPException(405)
     return await _from_web(parts, f"/jobs/{quote(name, safe='')}", "look up a job")
 
 
@@ -199,15 +202,20 @@ async def change_queue(name: QueueName, action: QueueAction, parts: PartsOf) -> 
 class Which(BaseModel):
     """The jobs that are meant: by jid, by type, or all."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"minProperties": 1, "maxProperties": 1},
+    )
 
-    jids: Annotated[list[str], Field(max_length=10_000)] = []
-    jobtype: str = ""
-    all: bool = False
+    # The defaults say that it was not given.
+    jids: Annotated[list[str], Field(min_length=1, max_length=10_000)] = []
+    jobtype: Annotated[str, Field(min_length=1)] = ""
+    all: Literal[True, None] = Field(None, json_schema_extra={"const": True})
 
     @model_validator(mode="after")
     def _one_way(self) -> "Which":
-        if sum(map(bool, (self.jids, self.jobtype, self.all))) != 1:
+        if len(self.model_fields_set) != 1 or not (self.jids or self.jobtype or self.all):
             raise ValueError("say which jobs: jids, or jobtype, or all")
         return self
 

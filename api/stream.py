@@ -95,6 +95,7 @@ class Report:
                     "next_line": self.next_line,
                 },
                 self.stopped_by.retry_after_s,
+                self.stopped_by.closes,
             )
         if self.refused and not self.accepted:
             raise Problem(422, "no line is a job that can be taken", self.counts())

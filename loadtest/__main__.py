@@ -1,4 +1,4 @@
-"""`python -m loadtest`: the benchmarks of the repository."""
+"""`python -m loadtest`: the load test and the benchmarks of the repository."""
 
 import argparse
 import shlex
@@ -9,20 +9,46 @@ from pathlib import Path
 from rich.console import Console
 
 from devservers import BuildError
+from devservers.processes import StartError
 from loadtest import broker_cells
 from loadtest.bench_broker import needed_consumers, possible_cells, run_servers, server_facts
 from loadtest.bench_consumer import run_all
+from loadtest.bench_ingest import ingest_facts, run_ingest
 from loadtest.broker_cells import FORMS, SERVERS, BrokerCell, parse_broker_cells
 from loadtest.broker_report import BrokerReport, print_broker_report, write_broker_report
 from loadtest.cells import CORE, FULL, Cell, parse_cells
-from loadtest.consumers import MAKERS, make_consumers
+from loadtest.consumers import MAKERS, PeerError, make_consumers, on_broker
+from loadtest.guide import GUIDE, fill_section
+from loadtest.ingest_cells import DEFAULT as INGEST_CELLS
+from loadtest.ingest_cells import FORMS as INGEST_FORMS
+from loadtest.ingest_cells import RUN_S as INGEST_RUN_S
+from loadtest.ingest_cells import parse_ingest_cells
+from loadtest.ingest_report import IngestReport, print_ingest_report, write_ingest_report
+from loadtest.lab import RunError, faktory_version
 from loadtest.machine import facts
-from loadtest.report import Report, print_report, write_report
+from loadtest.network_cells import NETWORK, parse_network_cells
+from loadtest.network_report import (
+    network_section,
+    print_network_report,
+    write_network_report,
+)
+from loadtest.report import Report, consumer_section, print_report, write_report
+from loadtest.run import SERVERS as RUN_SERVERS
+from loadtest.run import LoadRun, failures_of, print_load, run_load, write_load
+from loadtest.stand import USERS, Load
+from loadtest.verdict import Targets
 
 CORE_ROUNDS = 5
 FULL_ROUNDS = 3
 BROKER_ROUNDS = 3
+INGEST_ROUNDS = 5
+NETWORK_ROUNDS = 3
 OUT = Path("docs/benchmarks")
+# A load test that everything on two cores can bear, and what it must reach there.
+USERS_DEFAULT = 100
+SECONDS_DEFAULT = 30
+TARGETS = Targets(min_jobs_per_s=2000, max_p95_ms=1000)
+RUN_OUT = Path("loadtest-results")
 
 
 def main() -> int:
@@ -30,7 +56,7 @@ def main() -> int:
     console = Console(markup=False, highlight=False)
     try:
         code: int = options.run(console, options)
-    except BuildError as error:
+    except (BuildError, PeerError, RunError, StartError) as error:
         print(f"loadtest: {error}", file=sys.stderr)
         return 1
     return code
@@ -40,24 +66,42 @@ def bench_consumer(console: Console, options: argparse.Namespace) -> int:
     """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
     cells: tuple[Cell, ...] = options.cells or (FULL if options.full else CORE)
     rounds: int = options.rounds or (FULL_ROUNDS if options.full else CORE_ROUNDS)
-    machine = facts()
     consumers = make_consumers(options.consumers)
     if not consumers:
         print("loadtest: no consumer could be built", file=sys.stderr)
         return 1
-    result = run_all(console, cells, consumers, rounds)
-    report = Report(
-        command=_command(),
-        date=_now(),
-        machine=machine | {"Faktory": result.faktory_version},
-        cells=cells,
-        runs=result.runs,
-        is_complete=result.is_complete,
-    )
+    machine = facts() | {"Faktory": faktory_version()}
+    runs, is_complete = run_all(console, cells, consumers, rounds)
+    report = Report(_command(), _now(), machine, cells, runs, is_complete)
     print_report(console, report)
     write_report(report, options.out)
     console.print(f"written: consumer.md, consumer.json and consumer.svg in {options.out}")
-    return 1 if report.errors or not report.is_complete else 0
+    return _end(console, options, report, "consumer", consumer_section(report))
+
+
+def bench_network(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write what distance costs; 1 when a run failed its check or was cut short."""
+    ours, *others = make_consumers(["ours", "rust"])
+    cells: tuple[Cell, ...] = options.cells
+    machine = server_facts()
+    runs, is_complete = run_all(console, cells, [ours, on_broker(ours), *others], options.rounds)
+    report = Report(_command(), _now(), machine, cells, runs, is_complete)
+    print_network_report(console, report)
+    write_network_report(report, options.out)
+    console.print(f"written: network.md, network.json and network.svg in {options.out}")
+    return _end(console, options, report, "network", network_section(report))
+
+
+def _end(
+    console: Console, options: argparse.Namespace, report: Report, name: str, section: list[str]
+) -> int:
+    """Bring what was kept as the benchmark's result into the guide too; return the exit code."""
+    if report.errors or not report.is_complete:
+        return 1
+    if options.out == OUT:
+        fill_section(GUIDE, name, section)
+        console.print(f"written: its section in {GUIDE}")
+    return 0
 
 
 def bench_broker(console: Console, options: argparse.Namespace) -> int:
@@ -78,6 +122,31 @@ def bench_broker(console: Console, options: argparse.Namespace) -> int:
     return 1 if report.errors or not report.is_complete else 0
 
 
+def bench_ingest(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
+    machine = ingest_facts()
+    runs, is_complete = run_ingest(
+        console, options.cells, rounds=options.rounds, run_s=options.seconds
+    )
+    report = IngestReport(_command(), _now(), machine, options.cells, runs, is_complete)
+    print_ingest_report(console, report)
+    write_ingest_report(report, options.out)
+    console.print(f"written: ingest.md, ingest.json and ingest.svg in {options.out}")
+    return 1 if report.errors or not report.is_complete else 0
+
+
+def load_test(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write the load test; 1 when a promise was broken or a target missed."""
+    targets = Targets(options.min_jobs_per_s, options.max_p95_ms)
+    load = Load(options.users, options.seconds, options.kinds, options.shape == "burst")
+    verdict, failures = run_load(console, options.server, load, options.out)
+    run = LoadRun(_command(), _now(), verdict, failures + failures_of(verdict, targets))
+    print_load(console, run)
+    write_load(run, options.out)
+    console.print(f"written: locust.html, locust_*.csv and summary.json in {options.out}")
+    return 1 if run.failures else 0
+
+
 def _command() -> str:
     return shlex.join(["python", "-m", "loadtest", *sys.argv[1:]])
 
@@ -89,15 +158,47 @@ def _now() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m loadtest")
     commands = parser.add_subparsers(required=True)
+    _add_run(commands.add_parser("run", help=RUN_HELP, description=RUN_HELP))
     _add_bench_consumer(commands.add_parser("bench-consumer", help=CONSUMER_HELP))
     _add_bench_broker(
         commands.add_parser("bench-broker", help=BROKER_HELP, description=BROKER_HELP)
     )
+    _add_bench_ingest(
+        commands.add_parser("bench-ingest", help=INGEST_HELP, description=INGEST_HELP)
+    )
+    _add_bench_network(
+        commands.add_parser("bench-network", help=NETWORK_HELP, description=NETWORK_HELP)
+    )
     return parser
 
 
+RUN_HELP = "post jobs by Locust to an API of its own, with server and worker behind it"
 CONSUMER_HELP = "drain the same jobs by us, Rust, Go and PyPI, from a real Faktory"
 BROKER_HELP = "push to and drain from a real Faktory and the broker, in turns"
+NETWORK_HELP = "drain jobs of 100 ms over distances, and compare with the sizing formula"
+INGEST_HELP = "hand jobs in by POST, list and stream, beside bare servers and raw PUSHB"
+
+
+def _add_run(run: argparse.ArgumentParser) -> None:
+    run.set_defaults(run=load_test)
+    run.add_argument("--server", choices=list(RUN_SERVERS), default="broker")
+    run.add_argument("--users", type=_count, default=USERS_DEFAULT, help="of Locust, at the most")
+    run.add_argument("--seconds", type=_count, default=SECONDS_DEFAULT)
+    run.add_argument("--kinds", type=_kinds, default=list(USERS), help=f"of {','.join(USERS)}")
+    run.add_argument("--shape", choices=["steady", "burst"], default="steady")
+    run.add_argument(
+        "--min-jobs-per-s",
+        type=float,
+        default=TARGETS.min_jobs_per_s,
+        help="completed; fewer fail the run (default %(default)g)",
+    )
+    run.add_argument(
+        "--max-p95-ms",
+        type=float,
+        default=TARGETS.max_p95_ms,
+        help="from POST to done; more fail the run (default %(default)g)",
+    )
+    run.add_argument("--out", type=Path, default=RUN_OUT, help="directory (default %(default)s)")
 
 
 def _add_bench_consumer(bench: argparse.ArgumentParser) -> None:
@@ -133,6 +234,31 @@ def _add_bench_broker(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--out", type=Path, default=OUT, help="directory")
 
 
+def _add_bench_ingest(bench: argparse.ArgumentParser) -> None:
+    bench.set_defaults(run=bench_ingest)
+    bench.add_argument(
+        "--rounds", type=_count, default=INGEST_ROUNDS, help=f"default {INGEST_ROUNDS}"
+    )
+    bench.add_argument(
+        "--cells", type=parse_ingest_cells, default=INGEST_CELLS, help=f"some of {INGEST_FORMS}"
+    )
+    bench.add_argument(
+        "--seconds", type=float, default=INGEST_RUN_S, help="of a run of single POSTs or lists"
+    )
+    bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
+def _add_bench_network(bench: argparse.ArgumentParser) -> None:
+    bench.set_defaults(run=bench_network)
+    bench.add_argument(
+        "--rounds", type=_count, default=NETWORK_ROUNDS, help=f"default {NETWORK_ROUNDS}"
+    )
+    bench.add_argument(
+        "--cells", type=parse_network_cells, default=NETWORK, help="such as 50/500,200/2000"
+    )
+    bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
@@ -141,6 +267,10 @@ def _count(text: str) -> int:
 
 def _names(text: str) -> list[str]:
     return _some_of(text, list(MAKERS), "consumer")
+
+
+def _kinds(text: str) -> list[str]:
+    return _some_of(text, list(USERS), "kind")
 
 
 def _servers(text: str) -> list[str]:

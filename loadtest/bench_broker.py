@@ -8,12 +8,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from devservers import FaktoryServer
 from loadtest.broker_cells import SERVERS, BrokerCell, DrainCell, PushCell, is_planned
 from loadtest.broker_measure import ServerRun, measure_server
 from loadtest.broker_report import METRICS
 from loadtest.consumers import Consumer
-from loadtest.lab import Lab
+from loadtest.lab import faktory_version
 from loadtest.machine import facts, sync_ms
 from loadtest.progress import do_all
 
@@ -89,12 +88,10 @@ def outcome(run: ServerRun) -> str:
 
 def server_facts() -> dict[str, str]:
     """Return what the machine and the two servers are, so that a table can be judged later."""
-    with Lab(FaktoryServer()) as lab:
-        version = lab.wire.info().version
     found = {name: value for name, value in facts().items() if "PyPI" not in name}
     disk = sync_ms(Path(tempfile.gettempdir()))
     return found | {
-        "Faktory": version,
+        "Faktory": faktory_version(),
         "SQLite": sqlite3.sqlite_version,
         "one page to disk": f"{disk:.2f} ms (median of fdatasync)",
     }

@@ -1,14 +1,13 @@
-"""The plan of `bench-consumer`: which consumer runs in which cell and round, and in which order."""
+"""The plan of `bench-consumer` and `bench-network`: who runs in which cell, round and order."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.console import Console
 
-from devservers import FaktoryServer
 from loadtest.cells import Cell
 from loadtest.consumers import Consumer
-from loadtest.lab import Lab
+from loadtest.lab import LABS
 from loadtest.measure import Run, measure
 from loadtest.progress import do_all
 
@@ -44,22 +43,11 @@ def plan(cells: tuple[Cell, ...], consumers: list[Consumer], rounds: int) -> Ite
                     yield Step(cell, round_number, consumer)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """All runs of a benchmark, and the version of the server that they were made with."""
-
-    runs: list[Run]
-    faktory_version: str
-    is_complete: bool
-
-
 def run_all(
     console: Console, cells: tuple[Cell, ...], consumers: list[Consumer], rounds: int
-) -> Result:
-    """Do every run with a progress bar; Ctrl-C ends it early and keeps what there is."""
-    with Lab(FaktoryServer()) as lab:
-        version = lab.wire.info().version
-    runs, is_complete = do_all(
+) -> tuple[list[Run], bool]:
+    """Do every run with a progress bar; return them and whether all were done."""
+    return do_all(
         console,
         list(plan(cells, consumers, rounds)),
         label=lambda step: f"{step.cell.key}  round {step.round}/{rounds}  {step.consumer.title}",
@@ -67,11 +55,8 @@ def run_all(
         error=lambda run: run.error,
         result=lambda run: f"{run.jobs_per_s:,.0f} jobs/s",
     )
-    return Result(runs, version, is_complete)
 
 
 def _run(step: Step) -> Run:
-    """On a server of its own: one that has served a thousand connections keeps as many to its
-    Redis, and is slower for whoever comes next."""
-    with Lab(FaktoryServer()) as lab:
+    with LABS[step.consumer.server]() as lab:
         return measure(lab, step.consumer, step.cell, step.round)

@@ -188,7 +188,10 @@ def _sustained(bench: Bench, cell: SustainedCell) -> dict[str, float]:
         producer.go()
         samples = watch(lab, process, tree, jobs)
         pushed = producer.result()
-        info = lab.wait_for(lambda info: info.working == 0, SETTLE_TIMEOUT_S, "settled")
+        # A real server counts a job a moment after it has left the working set.
+        info = lab.wait_for(
+            lambda info: info.working == 0 and info.processed >= jobs, SETTLE_TIMEOUT_S, "settled"
+        )
         _check(info, queued=0, processed=jobs)
         consumer_us, server_us = meter.us_per_job(jobs)
     # The queue may be empty at times: then the pushing is the slower half.
@@ -230,7 +233,10 @@ def _latency(bench: Bench, jobs: int) -> dict[str, float]:
                 to_handler_ms.append((began_ns - pushed_ns) / 1e6)
                 to_answer_ms.append((answered_ns - pushed_ns) / 1e6)
             time.sleep(pauses.uniform(*LATENCY_PAUSE_S))
-        info = lab.wait_for(lambda info: info.working == 0, SETTLE_TIMEOUT_S, "settled")
+        # A real server counts a job a moment after it has left the working set.
+        info = lab.wait_for(
+            lambda info: info.working == 0 and info.processed >= count, SETTLE_TIMEOUT_S, "settled"
+        )
         _check(info, queued=0, processed=count)
     return {
         "jobs": jobs,

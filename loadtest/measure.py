@@ -60,19 +60,19 @@ class Sample:
 
 
 def measure(lab: Lab, consumer: Consumer, cell: Cell, round_number: int) -> Run:
-    """Do one run of `bench-consumer` and leave the lab clean; return its numbers, or its error."""
+    """Do one run in a fresh lab; return its numbers, or its error."""
     slots, jobs = consumer.slots_for(cell), consumer.jobs_for(cell)
     blank = Run(cell.key, consumer.name, round_number, slots, jobs)
-    try:
-        return measure_drain(lab, consumer, blank, rtt_ms=cell.rtt_ms, sleep_ms=cell.sleep_ms)
-    finally:
-        lab.clean_up()
+    return measure_drain(lab, consumer, blank, rtt_ms=cell.rtt_ms, sleep_ms=cell.sleep_ms)
 
 
 def measure_drain(
     lab: Lab, consumer: Consumer, blank: Run, *, rtt_ms: int | None, sleep_ms: int
 ) -> Run:
-    """Drain `blank.jobs` jobs with `blank.slots` slots; return the run with its numbers."""
+    """Drain `blank.jobs` jobs with `blank.slots` slots; return the run with its numbers.
+
+    The lab is of no use afterwards: the consumer is killed, and its FETCHes may live on.
+    """
     log = lab.logs / "consumer.log"
     process: subprocess.Popen[bytes] | None = None
     try:
@@ -86,7 +86,9 @@ def measure_drain(
         return replace(blank, error=with_log(error, log))
     finally:
         if process is not None:
-            stop(process)
+            # Every job is done and the server goes away too: nothing is gained by an orderly end.
+            process.kill()
+            process.wait()
 
 
 def with_log(error: Exception, log: Path) -> str:

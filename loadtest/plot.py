@@ -21,6 +21,11 @@ COLOURS = {
     "pypi": "#9a7d0a",
     "faktory": "#c2571a",
     "broker": "#1f6feb",
+    "on_broker": "#1a9e96",
+    "api": "#1f6feb",
+    "fastapi": "#c2571a",
+    "asgi": "#1a9e96",
+    "pushb": "#9a7d0a",
 }
 INK, FAINT, GRID = "#1f2328", "#59636e", "#e4e7eb"
 STYLE = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"
@@ -53,7 +58,7 @@ def draw(groups: list[Group], title: str, *, is_one_scale: bool = True) -> str:
     height = HEAD_H + FOOT_H + sum(_group_height(group) for group in groups)
     note = "Median of the rounds; the whisker is the range."
     if not is_one_scale:
-        note += " Every pair has a scale of its own."
+        note += " Every group has a scale of its own."
     parts = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' "
         f"width='{WIDTH}' height='{height}' {STYLE}>",

@@ -135,18 +135,42 @@ def markdown(report: Report) -> str:
     lines = ["# Four consumers, one Faktory", "", f"    {report.command}", ""]
     if not report.is_complete:
         lines += ["**Interrupted: not all rounds were run.**", ""]
-    lines += ["![jobs per second](consumer.svg)", "", *_summary(report), "", HOW, "## Machine", ""]
-    lines += [f"- {name}: {value}" for name, value in report.machine.items()]
-    lines += [f"- date: {report.date}", "", "Every single run is in `consumer.json`.", ""]
+    lines += ["![jobs per second](consumer.svg)", "", *_summary(report), "", HOW]
+    lines += machine_lines(report, "consumer")
     for cell in report.cells:
         lines += ["", f"## {cell.title}", "", *table_head(COLUMNS)]
         lines += [table_line(_cells_of(row, report.runs)) for row in _in_order(report, cell)]
-    if report.errors:
-        lines += ["", "## Runs that failed and are not counted", ""]
-        for run in report.errors:
-            reason = " ".join((run.error or "").split())
-            lines.append(f"- {run.cell}, round {run.round}, {TITLES[run.consumer]}: {reason}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *failed_lines(report, TITLES)]) + "\n"
+
+
+def machine_lines(report: Report, name: str) -> list[str]:
+    """Return what it was measured on, and where every run is."""
+    lines = ["## Machine", "", *(f"- {fact}: {value}" for fact, value in report.machine.items())]
+    return [*lines, f"- date: {report.date}", "", f"Every single run is in `{name}.json`.", ""]
+
+
+def failed_lines(report: Report, titles: dict[str, str]) -> list[str]:
+    lines = ["", "## Runs that failed and are not counted", ""] if report.errors else []
+    for run in report.errors:
+        reason = " ".join((run.error or "").split())
+        lines.append(f"- {run.cell}, round {run.round}, {titles[run.consumer]}: {reason}")
+    return lines
+
+
+def source_lines(report: Report, name: str) -> list[str]:
+    """Return where the tables of the guide come from."""
+    machine = report.machine
+    rounds = max((run.round for run in report.runs), default=0)
+    return [
+        f"From [docs/benchmarks/{name}.md](benchmarks/{name}.md): {machine['cores']} cores "
+        f"({machine['cpu']}), Faktory {machine['Faktory']},",
+        f"{rounds} rounds, {report.date}.",
+    ]
+
+
+def consumer_section(report: Report) -> list[str]:
+    """Return what the guide shows of this benchmark."""
+    return [*_summary(report), "", *source_lines(report, "consumer")]
 
 
 def _summary(report: Report) -> list[str]:
@@ -180,6 +204,12 @@ def _groups(report: Report) -> list[Group]:
 
 def write_report(report: Report, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
+    write_json(report, directory / "consumer.json")
+    (directory / "consumer.md").write_text(markdown(report))
+    (directory / "consumer.svg").write_text(draw(_groups(report), "Jobs per second, one Faktory"))
+
+
+def write_json(report: Report, path: Path) -> None:
     raw = {
         "command": report.command,
         "date": report.date,
@@ -187,6 +217,4 @@ def write_report(report: Report, directory: Path) -> None:
         "machine": report.machine,
         "runs": [asdict(run) for run in report.runs],
     }
-    (directory / "consumer.json").write_text(json.dumps(raw, indent=1) + "\n")
-    (directory / "consumer.md").write_text(markdown(report))
-    (directory / "consumer.svg").write_text(draw(_groups(report), "Jobs per second, one Faktory"))
+    path.write_text(json.dumps(raw, indent=1) + "\n")

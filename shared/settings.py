@@ -1,6 +1,7 @@
 """Settings from the environment: the only place that reads it."""
 
 import os
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -121,6 +122,7 @@ def host_and_port(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

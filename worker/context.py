@@ -51,5 +51,5 @@ class JobContext:
     def emit(self, record: Any) -> None:
         """Hand a record to the worker's sinks; the job is not acknowledged before they have it."""
         if not self._can_emit:
-            raise ConfigError("this worker has no sink: a record would be lost (SINK_NDJSON names a file for them)")
+            raise ConfigError("this worker has no sink, a record would be lost: set SINK_NDJSON")
         self.records.append(record)

@@ -1,0 +1,3 @@
+module manyhands.invalid/loadtest
+
+go 1.24

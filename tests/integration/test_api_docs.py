@@ -1,0 +1,84 @@
+"""Every command of docs/API.md, run against a live service on our broker."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from api.keys import new_key, parse_keys
+from api.openapi import ANSWERS
+from devservers import BrokerServer
+from devservers.api import ApiServer
+from tests.support import doc_commands
+from tests.support.doc_commands import ROOT, Command, shape
+from tests.support.waiting import eventually
+
+COMMANDS = doc_commands.commands(ROOT / "docs" / "API.md")
+SHOWN = "http://localhost:3000"
+
+
+@pytest.fixture(scope="module")
+def api(broker_process: BrokerServer) -> Iterator[ApiServer]:
+    with ApiServer(broker_process) as api:
+        httpx.post(f"{api.url}/jobs/add", json={"a": 1, "b": 2}, trust_env=False)
+        httpx.post(f"{api.url}/jobs/add?queue=slow&in=60", json={"a": 1, "b": 2}, trust_env=False)
+        yield api
+        assert "Traceback" not in api.log_text
+
+
+@pytest.mark.parametrize(
+    "command", [command for command in COMMANDS if not command.is_service], ids=str
+)
+def test_a_command_of_the_page_does_what_the_page_says(api: ApiServer, command: Command) -> None:
+    printed = doc_commands.run(command, replaced={SHOWN: api.url}, env={"KEY": "mh_any"})
+    if command.answer is not None:
+        assert shape(json.loads(printed)) == shape(command.answer)
+    assert '"status":5' not in printed
+
+
+async def test_the_service_starts_as_the_page_says(
+    broker_process: BrokerServer, tmp_path: Path
+) -> None:
+    (command,) = [command for command in COMMANDS if command.is_service]
+    log = tmp_path / "log"
+    process = doc_commands.start(
+        command,
+        log=log,
+        replaced={"tcp://127.0.0.1:7419": broker_process.url},
+        env={"API_BIND": "127.0.0.1:0"},
+    )
+    try:
+        await eventually(lambda: '"event": "ready"' in log.read_text(), 15, "it did not start")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_key_made_by_the_page_opens(broker_process: BrokerServer) -> None:
+    (command,) = [command for command in COMMANDS if "api key" in command.text]
+    secret, entry = (line.rpartition(" ")[2] for line in doc_commands.run(command).splitlines())
+    assert parse_keys(entry, 0.0, 0.0).find(secret.encode())
+    assert new_key("ci", "read")[0] != secret
+
+
+def test_the_page_has_an_example_of_every_route() -> None:
+    text = "".join(command.text for command in COMMANDS)
+    examples = {
+        "/jobs/{name}": "/jobs/$JID",
+        "/queues/{name}/{action}": "/queues/slow/pause",
+        "/sets/{name}": "/sets/scheduled?",
+        "/sets/{name}/{action}": "/sets/scheduled/requeue",
+        # Made by a worker, not by hand.
+        "/jobs/parse": "",
+    }
+    for path, _ in ANSWERS:
+        assert (
+            SHOWN + examples[path] in text
+            if examples.get(path)
+            else path in examples or path in text
+        )

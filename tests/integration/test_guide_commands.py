@@ -1,0 +1,114 @@
+"""Every command of README.md and docs/NETWORK_TUNING.md, as their readers type them."""
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from devservers import BrokerServer
+from devservers.api import ApiServer
+from tests.support import doc_commands
+from tests.support.doc_commands import ROOT, Command
+from tests.support.waiting import eventually
+
+PAGES = (ROOT / "README.md", ROOT / "docs" / "NETWORK_TUNING.md")
+COMMANDS = [command for page in PAGES for command in doc_commands.commands(page)]
+SERVICES = [command for command in COMMANDS if command.is_service]
+# `make` installs and tests everything: its targets are run by CI, test_demo.py and by hand.
+MAKES = [command for command in COMMANDS if command.text.startswith("make ")]
+# They change this machine, or start a server that these tests have already.
+NOT_HERE = ("sysctl -w", "python -m devservers")
+OTHERS = [
+    command
+    for command in COMMANDS
+    if command not in SERVICES
+    and command not in MAKES
+    and not any(word in command.text for word in NOT_HERE)
+]
+
+
+@pytest.fixture(scope="module")
+def api(broker_process: BrokerServer) -> Iterator[ApiServer]:
+    with ApiServer(broker_process) as api:
+        yield api
+
+
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with jobs.py as the README shows it."""
+    directory = tmp_path_factory.mktemp("handlers")
+    (shown,) = [
+        block.text
+        for block in doc_commands.blocks((ROOT / "README.md").read_text())
+        if block.language == "python" and block.text.startswith("# jobs.py")
+    ]
+    (directory / "jobs.py").write_text(shown)
+    return directory
+
+
+def places(broker: BrokerServer, api: ApiServer | None = None) -> dict[str, str]:
+    """What the pages show, and what is there in its place."""
+    shown = {"tcp://127.0.0.1:7419": broker.url, "tcp://localhost:7419": broker.url}
+    if api is not None:
+        shown |= {"http://127.0.0.1:3000": api.url, "http://localhost:3000": api.url}
+    return shown
+
+
+@pytest.mark.parametrize("command", OTHERS, ids=str)
+def test_a_command_works(broker_process: BrokerServer, api: ApiServer, command: Command) -> None:
+    printed = doc_commands.run(command, replaced=places(broker_process, api))
+    assert '"status":4' not in printed
+    assert '"status":5' not in printed
+
+
+@pytest.mark.parametrize("command", SERVICES, ids=str)
+async def test_a_service_starts_and_stops(
+    broker_process: BrokerServer, handlers: Path, tmp_path: Path, command: Command
+) -> None:
+    log = tmp_path / "log"
+    process = doc_commands.start(
+        command,
+        log=log,
+        replaced=places(broker_process) | {"pages.ndjson": str(tmp_path / "pages.ndjson")},
+        env={
+            "API_BIND": "127.0.0.1:0",
+            "BROKER_BIND": "127.0.0.1:0",
+            "BROKER_HTTP_BIND": "127.0.0.1:0",
+            "BROKER_DATA": str(tmp_path / "broker"),
+            "FAKTORY_URL": broker_process.url,
+            "PYTHONPATH": str(handlers),
+        },
+    )
+    try:
+        await eventually(
+            lambda: re.search(r'"event": "(ready|Concurrency: \d+ jobs)', log.read_text()),
+            15,
+            "it did not start",
+        )
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("command", MAKES, ids=str)
+def test_make_knows_its_targets(command: Command) -> None:
+    for line in command.text.strip().splitlines():
+        target = line.split("#")[0].split()[1]
+        subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_the_first_post_of_the_guide_is_accepted(api: ApiServer) -> None:
+    """As `curl -d` sends it: with the content type of a form."""
+    answer = httpx.post(
+        f"{api.url}/jobs/add",
+        content=b'{"a": 1, "b": 1}',
+        headers={"Content-Type": "application/x-www-form-urlencoded"},
+        trust_env=False,
+    )
+    assert (answer.status_code, set(answer.json())) == (202, {"jid", "queue"})

@@ -1,0 +1,75 @@
+"""The models of the job types: what a producer names is what a handler gets."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from shared.jobs import MAX_RESERVE_FOR_S, check_queue_name
+from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, FetchArguments, ParseArguments
+from shared.urls import shard_queue, shard_queues
+from worker.context import JobContext
+from worker.handlers import add, fetch, parse
+from worker.registry import REGISTRY
+
+HANDLERS: dict[str, Callable[..., Any]] = {
+    "add": add.add,
+    "fetch": fetch.fetch,
+    "parse": parse.parse,
+}
+
+
+def test_every_type_has_a_handler_that_comes_with_the_worker():
+    assert set(JOB_TYPES) == set(HANDLERS)
+    for name in JOB_TYPES:
+        assert REGISTRY.get(name) is not None
+
+
+@pytest.mark.parametrize("name", JOB_TYPES)
+def test_a_model_and_its_handler_agree_in_names_order_and_types(name):
+    fields = JOB_TYPES[name].arguments.model_fields
+    parameters = {
+        parameter.name: parameter.annotation
+        for parameter in inspect.signature(HANDLERS[name]).parameters.values()
+        if parameter.annotation is not JobContext
+    }
+    assert list(parameters) == list(fields)
+    assert parameters == {key: field.annotation for key, field in fields.items()}
+
+
+@pytest.mark.parametrize("name", JOB_TYPES)
+def test_what_a_type_asks_of_the_server_can_be_had(name):
+    kind = JOB_TYPES[name]
+    assert kind.name == name
+    assert 1 <= kind.reserve_for_s <= MAX_RESERVE_FOR_S
+    assert kind.retry >= -1
+
+
+def test_a_fetch_is_queued_by_its_domain_and_a_parse_with_all_others():
+    url = "https://news.example.co.uk/a"
+    fetch_queue = JOB_TYPES["fetch"].queue_of(FetchArguments(url=url), 64)
+    assert fetch_queue == shard_queue(url, 64)
+    assert fetch_queue in shard_queues(64)
+    check_queue_name(fetch_queue)
+    assert JOB_TYPES["parse"].queue_of(None, 64) == PARSE_QUEUE
+
+
+def test_arguments_are_a_list_in_declared_order_whatever_order_they_are_given_in():
+    given = ParseArguments(
+        fetched_at="g",
+        is_truncated=True,
+        body="e",
+        content_type="d",
+        status=3,
+        final_url="b",
+        url="a",
+    )
+    assert given.to_list() == ["a", "b", 3, "d", "e", True, "g"]
+
+
+@pytest.mark.parametrize("name", JOB_TYPES)
+def test_a_model_takes_nothing_that_it_does_not_know(name):
+    with pytest.raises(ValidationError, match="extra"):
+        JOB_TYPES[name].arguments.model_validate({"unknown": 1})
