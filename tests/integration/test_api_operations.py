@@ -3,7 +3,6 @@
 import json
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.keys import new_key
 from devservers import BrokerServer, FaktoryServer
 from devservers.api import ApiServer
+from devservers.processes import wait_until
 from shared.version import VERSION
 from tests.conftest import ON_BOTH_SERVERS, PASSWORD, AnyServer
 from tests.support.api_command import refusal, run_api
@@ -36,6 +36,11 @@ def figures(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
+def queued_jobs(http: httpx.Client, queue: str) -> int:
+    jobs: int = http.get("/stats").json()["faktory"]["queues"].get(queue, 0)
+    return jobs
+
+
 # Probes and figures
 
 
@@ -51,7 +56,7 @@ def test_stats_are_the_servers_own_with_sets_in_one_shape(http: httpx.Client, qu
     for options in ({}, {}, {"at": "2099-01-01T00:00:00Z"}):
         http.post("/jobs/add", params={"queue": queue} | options, json={"a": 1, "b": 2})
     # INFO is kept for a second.
-    time.sleep(1.1)
+    wait_until(lambda: queued_jobs(http, queue) == 2, 10)
     stats = http.get("/stats").json()
     assert stats["faktory"]["queues"][queue] == 2
     assert stats["faktory"]["sets"] == {"scheduled": 1, "retries": 0, "dead": 0, "working": 0}
@@ -65,7 +70,7 @@ def test_metrics_tell_of_the_service_and_of_the_server(http: httpx.Client, queue
         http.post("/jobs/add", params={"queue": queue}, json={"a": 1, "b": 2})
     http.post("/jobs", json=[{"jobtype": "add", "args": {"a": 1, "b": 2}, "queue": queue}] * 2)
     http.post("/jobs/add", json={"a": 1})
-    time.sleep(1.1)
+    wait_until(lambda: queued_jobs(http, queue) == 5, 10)
     response = http.get("/metrics")
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     after = figures(response.text)

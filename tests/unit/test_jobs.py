@@ -1,5 +1,6 @@
 """What a job looks like on the wire, and what is refused before it gets there."""
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from shared.errors import InvalidJob
 from shared.jobs import (
+    JIDS_AT_ONCE,
     MAX_SAFE_INTEGER,
     Job,
     check_batch,
@@ -72,6 +74,19 @@ def test_custom_fields_stand_beside_the_identity():
 def test_an_identity_that_the_caller_brings_is_kept():
     identity = {"id": "older", "deliveries": 3}
     assert sent(a_job(custom={"mh": identity}))["custom"]["mh"] == identity
+
+
+def test_a_forked_child_gives_out_other_jids_than_its_parent():
+    new_jid()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, new_jid().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 100).decode() not in {new_jid() for _ in range(JIDS_AT_ONCE)}
+    os.close(reader)
+    os.close(writer)
 
 
 def test_new_jids_differ_and_are_long_enough():
