@@ -21,6 +21,7 @@ UVICORN: dict[str, Any] = {
     "access_log": False,
     "log_config": None,
     "server_header": False,
+    "proxy_headers": False,
 }
 ANSWER = {"jid": "7a1c0f6b2f6a4d0fb2f1c9d3", "queue": "default"}
 ANSWER_BYTES = b'{"jid":"7a1c0f6b2f6a4d0fb2f1c9d3","queue":"default"}'
