@@ -3,7 +3,7 @@ answers that come while the client is still sending."""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from api.bodies import Receive
@@ -28,25 +28,22 @@ _JSON = (b"content-type", b"application/json")
 async def send_json(
     send: Send, status: int, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
 ) -> None:
+    await _send_whole(send, status, (_JSON, *headers), body)
+
+
+async def send_problem(send: Send, problem: Problem) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
+    await _send_whole(send, problem.status, headers, problem.body())
+
+
+async def _send_whole(
+    send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes
+) -> None:
     length = (b"content-length", str(len(body)).encode())
     await send(
         {
             "type": "http.response.start",
             "status": status,
-            "headers": [_JSON, length, *headers, *SECURITY_HEADERS],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})
-
-
-async def send_problem(send: Send, problem: Problem) -> None:
-    body = problem.body()
-    headers = [(name.encode(), value.encode()) for name, value in problem.headers.items()]
-    length = (b"content-length", str(len(body)).encode())
-    await send(
-        {
-            "type": "http.response.start",
-            "status": problem.status,
             "headers": [*headers, length, *SECURITY_HEADERS],
         }
     )

@@ -2,8 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from devservers.http_server import ROOT, HttpServer
 from devservers.processes import Child
@@ -26,13 +25,13 @@ class ApiServer(HttpServer):
         self._broker = broker
         self._settings = dict(settings or {})
 
-    def _start_child(self, port: int, log: Path) -> Child:
+    def _start_child(self, ports: Sequence[int]) -> Child:
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)
         }
-        env = inherited | {"PYTHONPATH": str(ROOT), "API_BIND": f"127.0.0.1:{port}"}
+        env = inherited | {"PYTHONPATH": str(ROOT), "API_BIND": f"127.0.0.1:{ports[0]}"}
         if self._broker is not None:
             env |= {"FAKTORY_URL": self._broker.url, "FAKTORY_WEB_URL": self._broker.web_url}
             if self._broker.ca_file is not None:
                 env["FAKTORY_CA_FILE"] = str(self._broker.ca_file)
-        return Child([sys.executable, "-m", "api"], log=log, env=env | self._settings)
+        return Child([sys.executable, "-m", "api"], log=self.log, env=env | self._settings)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from devservers.processes import Child
@@ -27,7 +27,8 @@ class BrokerServer(ProtocolServer):
         super().__init__(password=password, tls=tls, data_dir=data_dir)
         self.settings = dict(settings or {})
 
-    def _start_child(self, port: int, web_port: int) -> Child:
+    def _start_child(self, ports: Sequence[int]) -> Child:
+        port, web_port = ports
         env = {name: value for name, value in os.environ.items() if not name.startswith("BROKER_")}
         env |= {
             "PYTHONPATH": str(ROOT),

@@ -1,6 +1,7 @@
 """A real Faktory with its own Redis, for one test, demo or benchmark."""
 
 import os
+from collections.abc import Sequence
 
 from devservers.build import build, redis_server
 from devservers.processes import Child
@@ -24,7 +25,8 @@ class FaktoryServer(ProtocolServer):
     def web_scheme(self) -> str:  # type: ignore[override]
         return "https" if self.tls else "http"
 
-    def _start_child(self, port: int, web_port: int) -> Child:
+    def _start_child(self, ports: Sequence[int]) -> Child:
+        port, web_port = ports
         binaries = build()
         if len(os.fsencode(self.data_dir / "db" / "redis.sock")) > MAX_SOCKET_PATH:
             raise ValueError(f"{self.data_dir} is too long a path for a Unix socket in it")

@@ -1,8 +1,7 @@
 """Show the runs of `bench-broker`: on the terminal, in broker.json, broker.md and broker.svg."""
 
-import json
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -10,6 +9,7 @@ from rich.table import Table
 
 from loadtest.broker_cells import SERVERS, BrokerCell
 from loadtest.broker_measure import ServerRun
+from loadtest.document import failed_lines, head_lines, machine_lines, write_document
 from loadtest.plot import Bar, Group, draw
 from loadtest.stats import Spread
 from loadtest.tables import spread_text, table_head, table_line
@@ -177,9 +177,7 @@ class BrokerReport:
             for server in SERVERS
         }
         ours, theirs = by_round["broker"], by_round["faktory"]
-        return Spread.of(
-            ours[number] / theirs[number] for number in ours if theirs.get(number, 0) > 0
-        )
+        return Spread.of_ratios(ours, theirs)
 
 
 def _headlines(report: BrokerReport) -> list[tuple[BrokerCell, Metric]]:
@@ -212,22 +210,14 @@ def _median(value: Spread | None, digits: int) -> str:
 
 
 def broker_markdown(report: BrokerReport) -> str:
-    lines = ["# A real Faktory and the broker", "", f"    {report.command}", ""]
-    if not report.is_complete:
-        lines += ["**Interrupted: not all rounds were run.**", ""]
+    lines = head_lines(report, "A real Faktory and the broker")
     lines += ["![Faktory and the broker](broker.svg)", "", *_summary(report), "", HOW]
-    lines += ["## Machine", ""]
-    lines += [f"- {name}: {value}" for name, value in report.machine.items()]
-    lines += [f"- date: {report.date}", "", "Every single run is in `broker.json`.", ""]
+    lines += machine_lines(report, "broker")
     for kind, (title, text) in SECTIONS.items():
         cells = [cell for cell in report.cells if cell.kind == kind]
         if cells:
             lines += ["", f"## {title}", "", textwrap.fill(text, 100), "", *_section(report, cells)]
-    if report.errors:
-        lines += ["", "## Runs that failed and are not counted", ""]
-        for run in report.errors:
-            reason = " ".join((run.error or "").split())
-            lines.append(f"- {run.cell}, round {run.round}, {SERVERS[run.server]}: {reason}")
+    lines += failed_lines(report, lambda run: SERVERS[run.server])
     return "\n".join(lines) + "\n"
 
 
@@ -270,15 +260,5 @@ def _groups(report: BrokerReport) -> list[Group]:
 
 
 def write_broker_report(report: BrokerReport, directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    raw = {
-        "command": report.command,
-        "date": report.date,
-        "is_complete": report.is_complete,
-        "machine": report.machine,
-        "runs": [asdict(run) for run in report.runs],
-    }
     picture = draw(_groups(report), "A real Faktory and the broker", is_one_scale=False)
-    (directory / "broker.json").write_text(json.dumps(raw, indent=1) + "\n")
-    (directory / "broker.md").write_text(broker_markdown(report))
-    (directory / "broker.svg").write_text(picture)
+    write_document(report, directory, "broker", markdown=broker_markdown(report), picture=picture)

@@ -5,6 +5,7 @@ A run counts only if every answer was 202 and the broker has exactly the jobs th
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -56,9 +57,9 @@ class ReferenceServer(HttpServer):
         self._app = app
         self.name = app
 
-    def _start_child(self, port: int, log: Path) -> Child:
-        command = [sys.executable, "-m", "loadtest.reference_apps", self._app, str(port)]
-        return Child(command, log=log, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    def _start_child(self, ports: Sequence[int]) -> Child:
+        command = [sys.executable, "-m", "loadtest.reference_apps", self._app, str(ports[0])]
+        return Child(command, log=self.log, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
 
 def measure_ingest(

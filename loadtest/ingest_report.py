@@ -1,13 +1,13 @@
 """Show the runs of `bench-ingest`: on the terminal, in ingest.json, ingest.md and ingest.svg."""
 
-import json
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from loadtest.document import failed_lines, head_lines, machine_lines, write_document
 from loadtest.ingest_cells import SIDES, IngestCell
 from loadtest.ingest_measure import IngestRun
 from loadtest.plot import Bar, Group, draw
@@ -126,9 +126,7 @@ class IngestReport:
         """Compare the API with another side round by round; a round without one is left out."""
         figure = HEADLINES[cell.kind]
         ours, theirs = self.values(cell, "api", figure), self.values(cell, side, figure)
-        return Spread.of(
-            ours[number] / theirs[number] for number in ours if theirs.get(number, 0) > 0
-        )
+        return Spread.of_ratios(ours, theirs)
 
     def reached(self, cell: IngestCell, target: Target) -> Spread | None:
         if target.side is not None:
@@ -176,22 +174,14 @@ def _median(value: Spread | None, figure: Figure) -> str:
 
 
 def ingest_markdown(report: IngestReport) -> str:
-    lines = ["# Handing jobs in", "", f"    {report.command}", ""]
-    if not report.is_complete:
-        lines += ["**Interrupted: not all rounds were run.**", ""]
+    lines = head_lines(report, "Handing jobs in")
     lines += ["![handing jobs in](ingest.svg)", "", *_target_table(report), "", HOW]
-    lines += ["## Machine", ""]
-    lines += [f"- {name}: {value}" for name, value in report.machine.items()]
-    lines += [f"- date: {report.date}", "", "Every single run is in `ingest.json`.", ""]
+    lines += machine_lines(report, "ingest")
     for kind, (title, text) in SECTIONS.items():
         cells = [cell for cell in report.cells if cell.kind == kind]
         if cells:
             lines += ["", f"## {title}", "", textwrap.fill(text, 100), "", *_section(report, cells)]
-    if report.errors:
-        lines += ["", "## Runs that failed and are not counted", ""]
-        for run in report.errors:
-            reason = " ".join((run.error or "").split())
-            lines.append(f"- {run.cell}, round {run.round}, {SIDES[run.side]}: {reason}")
+    lines += failed_lines(report, lambda run: SIDES[run.side])
     return "\n".join(lines) + "\n"
 
 
@@ -229,15 +219,5 @@ def _groups(report: IngestReport) -> list[Group]:
 
 
 def write_ingest_report(report: IngestReport, directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    raw = {
-        "command": report.command,
-        "date": report.date,
-        "is_complete": report.is_complete,
-        "machine": report.machine,
-        "runs": [asdict(run) for run in report.runs],
-    }
     picture = draw(_groups(report), "Handing jobs in", is_one_scale=False)
-    (directory / "ingest.json").write_text(json.dumps(raw, indent=1) + "\n")
-    (directory / "ingest.md").write_text(ingest_markdown(report))
-    (directory / "ingest.svg").write_text(picture)
+    write_document(report, directory, "ingest", markdown=ingest_markdown(report), picture=picture)

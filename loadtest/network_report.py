@@ -8,9 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from loadtest.cells import ONE_SOCKET_PER_SLOT_CAP, Cell
+from loadtest.document import failed_lines, head_lines, machine_lines, write_document
 from loadtest.network_cells import CONTENDERS, predicted_jobs_per_s
 from loadtest.plot import Bar, Group, draw
-from loadtest.report import Report, failed_lines, machine_lines, source_lines, write_json
+from loadtest.report import Report, source_lines
 from loadtest.stats import Spread
 from loadtest.summary import Row, paired_ratio, rows
 from loadtest.tables import spread_text, table_head, table_line
@@ -173,15 +174,13 @@ def _in_order(report: Report, cell: Cell) -> list[Row]:
 
 
 def network_markdown(report: Report) -> str:
-    lines = ["# Round trips and slots", "", f"    {report.command}", ""]
-    if not report.is_complete:
-        lines += ["**Interrupted: not all rounds were run.**", ""]
+    lines = head_lines(report, "Round trips and slots")
     lines += ["![jobs per second](network.svg)", "", *_tables(report), "", HOW]
     lines += machine_lines(report, "network")
     for cell in report.cells:
         lines += ["", f"## {cell.title}", "", *table_head(COLUMNS)]
         lines += [table_line(_detail(report, cell, row)) for row in _in_order(report, cell)]
-    return "\n".join([*lines, *failed_lines(report, CONTENDERS)]) + "\n"
+    return "\n".join([*lines, *failed_lines(report, lambda run: CONTENDERS[run.consumer])]) + "\n"
 
 
 def _detail(report: Report, cell: Cell, row: Row) -> list[str]:
@@ -216,8 +215,5 @@ def _groups(report: Report) -> list[Group]:
 
 
 def write_network_report(report: Report, directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(report, directory / "network.json")
-    (directory / "network.md").write_text(network_markdown(report))
     picture = draw(_groups(report), "Jobs of 100 ms per second, over a distance")
-    (directory / "network.svg").write_text(picture)
+    write_document(report, directory, "network", markdown=network_markdown(report), picture=picture)

@@ -1,13 +1,13 @@
 """Show the runs: a table on the terminal, consumer.json with all of them, consumer.md to read."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from loadtest.cells import Cell
+from loadtest.document import failed_lines, head_lines, machine_lines, write_document
 from loadtest.measure import Run
 from loadtest.plot import Bar, Group, draw
 from loadtest.summary import Row, paired_ratio, rows
@@ -132,29 +132,13 @@ def print_report(console: Console, report: Report) -> None:
 
 
 def markdown(report: Report) -> str:
-    lines = ["# Four consumers, one Faktory", "", f"    {report.command}", ""]
-    if not report.is_complete:
-        lines += ["**Interrupted: not all rounds were run.**", ""]
+    lines = head_lines(report, "Four consumers, one Faktory")
     lines += ["![jobs per second](consumer.svg)", "", *_summary(report), "", HOW]
     lines += machine_lines(report, "consumer")
     for cell in report.cells:
         lines += ["", f"## {cell.title}", "", *table_head(COLUMNS)]
         lines += [table_line(_cells_of(row, report.runs)) for row in _in_order(report, cell)]
-    return "\n".join([*lines, *failed_lines(report, TITLES)]) + "\n"
-
-
-def machine_lines(report: Report, name: str) -> list[str]:
-    """Return what it was measured on, and where every run is."""
-    lines = ["## Machine", "", *(f"- {fact}: {value}" for fact, value in report.machine.items())]
-    return [*lines, f"- date: {report.date}", "", f"Every single run is in `{name}.json`.", ""]
-
-
-def failed_lines(report: Report, titles: dict[str, str]) -> list[str]:
-    lines = ["", "## Runs that failed and are not counted", ""] if report.errors else []
-    for run in report.errors:
-        reason = " ".join((run.error or "").split())
-        lines.append(f"- {run.cell}, round {run.round}, {titles[run.consumer]}: {reason}")
-    return lines
+    return "\n".join([*lines, *failed_lines(report, lambda run: TITLES[run.consumer])]) + "\n"
 
 
 def source_lines(report: Report, name: str) -> list[str]:
@@ -203,18 +187,5 @@ def _groups(report: Report) -> list[Group]:
 
 
 def write_report(report: Report, directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-    write_json(report, directory / "consumer.json")
-    (directory / "consumer.md").write_text(markdown(report))
-    (directory / "consumer.svg").write_text(draw(_groups(report), "Jobs per second, one Faktory"))
-
-
-def write_json(report: Report, path: Path) -> None:
-    raw = {
-        "command": report.command,
-        "date": report.date,
-        "is_complete": report.is_complete,
-        "machine": report.machine,
-        "runs": [asdict(run) for run in report.runs],
-    }
-    path.write_text(json.dumps(raw, indent=1) + "\n")
+    picture = draw(_groups(report), "Jobs per second, one Faktory")
+    write_document(report, directory, "consumer", markdown=markdown(report), picture=picture)

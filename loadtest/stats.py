@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -18,6 +18,11 @@ class Spread:
     def of(cls, values: Iterable[float]) -> "Spread | None":
         found = list(values)
         return cls(statistics.median(found), min(found), max(found)) if found else None
+
+    @classmethod
+    def of_ratios(cls, ours: Mapping[int, float], theirs: Mapping[int, float]) -> "Spread | None":
+        """Compare round by round; a round that one of them lacks is left out."""
+        return cls.of(ours[number] / theirs[number] for number in ours if theirs.get(number, 0) > 0)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import httpx
@@ -35,7 +36,8 @@ class SmallDiskBroker(BrokerServer):
         super().__init__()
         self._size_mb = size_mb
 
-    def _start_child(self, port: int, web_port: int) -> Child:
+    def _start_child(self, ports: Sequence[int]) -> Child:
+        port, web_port = ports
         data = self.data_dir / "db"
         data.mkdir(exist_ok=True)
         self.settings |= {

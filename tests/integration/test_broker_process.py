@@ -250,7 +250,8 @@ async def test_a_backup_of_a_running_broker_starts_elsewhere(
     assert copy.read_bytes() == before
     with BrokerServer(data_dir=elsewhere) as restored:
         state = BrokerState(restored)
-        assert len(state.queue(queue)) == 500
+        # The one in hand is a reservation in the copy only if it was more than a second old.
+        assert len(state.queue(queue)) + state.in_hand == 500
         assert [job["jobtype"] for job in state.scheduled] == ["later"]
         with RawClient(restored.url) as raw:
             await eventually(lambda: raw.call(f"FETCH {queue}"))

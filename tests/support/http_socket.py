@@ -3,8 +3,9 @@
 import json
 import socket
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.support.line_socket import LineSocket
 
 TIMEOUT_S = 15.0
 
@@ -19,12 +20,13 @@ class Answer:
         return json.loads(self.body)
 
 
-class HttpSocket:
+class HttpSocket(LineSocket):
     """One connection to a port of 127.0.0.1; a context manager."""
 
+    encoding = "latin-1"
+
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
-        self._input = self._socket.makefile("rb")
+        super().__init__(socket.create_connection(("127.0.0.1", port), TIMEOUT_S))
 
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
@@ -47,34 +49,3 @@ class HttpSocket:
         if status == 100:
             return self.answer()
         return Answer(status, headers, self._input.read(int(headers.get("content-length", "0"))))
-
-    def is_closed_by_server(self) -> bool:
-        """Wait for the server to close; false if it says another word."""
-        try:
-            return self._input.read(1) == b""
-        except ConnectionResetError:
-            return True
-
-    def set_timeout(self, seconds: float) -> None:
-        self._socket.settimeout(seconds)
-
-    def close(self) -> None:
-        self._input.close()
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _line(self) -> str:
-        line = self._input.readline()
-        if not line.endswith(b"\r\n"):
-            raise ConnectionError("the server closed the connection")
-        return line[:-2].decode("latin-1")

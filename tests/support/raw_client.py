@@ -5,24 +5,25 @@ import json
 import socket
 import ssl
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from tests.support.line_socket import LineSocket
 
 TIMEOUT_S = 10.0
 
 
-class RawConnection:
+class RawConnection(LineSocket):
     """A blocking connection that was greeted and has said nothing yet; a context manager."""
 
     def __init__(self, url: str, *, ca_file: Path | None = None) -> None:
         parts = urlsplit(url)
         assert parts.hostname and parts.port
-        self._socket = socket.create_connection((parts.hostname, parts.port), TIMEOUT_S)
+        connected = socket.create_connection((parts.hostname, parts.port), TIMEOUT_S)
         if parts.scheme == "tcp+tls":
             context = ssl.create_default_context(cafile=ca_file)
-            self._socket = context.wrap_socket(self._socket, server_hostname=parts.hostname)
-        self._input = self._socket.makefile("rb")
+            connected = context.wrap_socket(connected, server_hostname=parts.hostname)
+        super().__init__(connected)
         self.password = unquote(parts.password or "")
         greeting = self._line()
         assert greeting.startswith("+HI "), greeting
@@ -55,38 +56,6 @@ class RawConnection:
         assert answer is not None
         info: dict[str, Any] = json.loads(answer)
         return info
-
-    def is_closed_by_server(self) -> bool:
-        """Wait for the server to close without another word; false if there is one."""
-        try:
-            return self._input.read(1) == b""
-        except ConnectionResetError:
-            return True
-
-    def set_timeout(self, seconds: float) -> None:
-        """How long to wait for an answer; after a time-out the connection is of no more use."""
-        self._socket.settimeout(seconds)
-
-    def close(self) -> None:
-        self._input.close()
-        self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    def _line(self) -> str:
-        line = self._input.readline()
-        if not line.endswith(b"\r\n"):
-            raise ConnectionError("the server closed the connection")
-        return line[:-2].decode()
 
 
 class RawClient(RawConnection):
