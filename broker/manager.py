@@ -45,7 +45,7 @@ MAX_GIVEN_BACK = 3
 HOLD_AFTER_CRASH_S = 3.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Arrivals:
     """Jobs that will be in their queues when they are stored."""
 
@@ -59,6 +59,11 @@ class Arrivals:
         if group is None:
             group = self.by_queue[queue] = (queue.generation, [])
         group[1].append(job)
+
+    def of(self, queue: Queue) -> list[StoredJob]:
+        """Unless the queue was cleared since: then they are forgotten already."""
+        generation, jobs = self.by_queue.get(queue, (queue.generation, []))
+        return jobs if generation == queue.generation else []
 
     def jids(self) -> Iterable[str]:
         return (job.jid for _, jobs in self.by_queue.values() for job in jobs)
@@ -78,6 +83,7 @@ class Manager:
         self._by_number: dict[int, Queue] = {}
         self._last_number = 0
         self._known = KnownJids()
+        self._arriving: set[Arrivals] = set()
         self.sets = Sets(store, self._known)
         self._waiting: deque[Waiter] = deque()
         # Queued jobs that somebody may hold all the same: given back, or delivered before a crash.
@@ -128,6 +134,7 @@ class Manager:
                 stored()
 
         def forget(reason: str) -> None:
+            self._arriving.discard(arrivals)
             # Never below 0: they may have been cleared in the meantime.
             self.store.counters["scheduled"] = max(
                 0, self.store.counters["scheduled"] - len(set_rows)
@@ -149,15 +156,15 @@ class Manager:
             queue.is_listed = True
             self._store_queue(queue)
         arrivals.add(queue, StoredJob(queue.new_key(), jid, wire.reserve_for or 0, encode(wire)))
+        self._arriving.add(arrivals)
 
     def _make_visible(self, arrivals: Arrivals) -> None:
         """They are stored: hand them out, unless their queue was cleared in the meantime."""
+        self._arriving.discard(arrivals)
         for queue, (generation, jobs) in arrivals.by_queue.items():
             if queue.generation == generation:
                 queue.stored(jobs)
                 self._serve(queue)
-            else:
-                self._forget(jobs)
 
     # Fetching
 
@@ -409,10 +416,13 @@ class Manager:
     def remove(self, queue: Queue) -> None:
         """Forget a queue's jobs; those in hand stay in hand."""
         in_hand = {job.key for job in self.working.values()}
-        if queue.size > len(queue.head) or queue.has_unstored:
+        queue.load_all_that_fits()
+        if queue.size > len(queue.head):
             # Too many to look up; and to forget a push is better than to swallow one.
             self._known.clear()
         self._forget(queue.head)
+        for arrivals in self._arriving:
+            self._forget(arrivals.of(queue))
         queue.clear()
         first, end = queue.id << SEQUENCE_BITS, (queue.id + 1) << SEQUENCE_BITS
         kept = [key for key in in_hand if first < key < end]

@@ -70,11 +70,6 @@ class Queue:
         self._next_key += 1
         return self._next_key
 
-    @property
-    def has_unstored(self) -> bool:
-        """Jobs have got a key that are not on disk yet."""
-        return self._next_key > self.last_key
-
     def stored(self, jobs: list[StoredJob]) -> None:
         """Jobs of this queue are on disk now; keep them in memory too if there is room."""
         is_all_loaded = self._loaded_to == self.last_key

@@ -184,9 +184,6 @@ class Model:
         self.held_until = now + HOLD_AFTER_CRASH_S if is_crash else 0.0
 
     def end_hold(self, now: float) -> None:
+        """What may be held stays so until it goes out again: a result can come later still."""
         if self.held_until and now >= self.held_until:
             self.held_until = 0.0
-            queued = [job for queue in self.queues.values() for job in queue]
-            self.maybe_held = {
-                job.jid for job in queued if job.given_back and job.jid in self.maybe_held
-            }
