@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test demo prove loadtest bench-consumer bench-broker bench-ingest \
-	bench-network lock clean
+	bench-network bench-worker lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ check: $(VENV)/.installed ## Format, lint, types, import direction and unit test
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/pytest -q -n 2 tests/unit
+	$(VENV)/bin/pytest -q -n 2 tests/unit examples
 
 format: $(VENV)/.installed ## Format and sort imports
 	$(VENV)/bin/ruff format .
@@ -50,6 +50,9 @@ bench-ingest: setup ## POST jobs to the API, against an empty FastAPI route and 
 
 bench-network: setup ## Our worker and Rust's from 0 to 200 ms away, on both servers; table in docs/benchmarks
 	$(PY) -m loadtest bench-network $(ARGS)
+
+bench-worker: setup ## Our worker from 1 to N processes and from 50 to 20,000 slots; table in docs/benchmarks
+	$(PY) -m loadtest bench-worker $(ARGS)
 
 loadtest: setup ## Locust against API, broker and worker; ends with a ledger of every job
 	$(PY) -m loadtest run $(ARGS)

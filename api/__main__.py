@@ -1,8 +1,7 @@
-"""`python -m api`: the ingest service, configured by the environment."""
+"""`python -m api`: the ingest service."""
 
 import argparse
 import asyncio
-import logging
 import signal
 import sys
 import tempfile
@@ -15,62 +14,46 @@ from shared.errors import ConnectFailed, ManyhandsError
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
 from shared.logs import configure_logs, get_logger
-from shared.settings import (
-    ApiSettings,
-    BatchSettings,
-    CrawlSettings,
-    host_and_port,
-    load,
-    load_faktory,
-    share_run_directory,
-)
+from shared.settings import FaktorySettings, Settings, host_and_port
+from shared.settings.environment import hand_down
+from shared.settings.loading import load
+from shared.settings.options import settings_parser
 
 # After SIGTERM, requests have so long to be answered.
 DRAIN_S = 20
 
-HELP = """\
-Settings come from the environment:
-  API_BIND                 host:port (default 127.0.0.1:3000)
-  API_PROCESSES            processes that share the port (default 1)
-  API_KEYS                 name:scopes:sha256, comma separated; needed off loopback. `none`: no
-                           keys although it listens to others, because something else guards it;
-                           without keys only requests to a Host of this machine are served
-  API_RATE_PER_KEY         jobs per second of each key, over all processes (default 0: no limit)
-  API_ALLOW_UNKNOWN_TYPES  true: job types that no model knows are taken too (default false)
-  API_MAX_BODY_BYTES       of a JSON list (default 16 MiB); API_MAX_LINE_BYTES of NDJSON (1 MiB)
-  API_LOG_LEVEL            debug, info, warning or error (default info)
-  BATCH_MAX_SIZE           jobs of a batch (default 100)
-  BATCH_MAX_DELAY_MS       how long a job waits for others while a batch is under way (default 50)
-  BATCH_AUTO_ENABLED       false: every job is pushed by itself (default true)
-  FAKTORY_URL              tcp://:password@host:7419, or tcp+tls://… (default tcp://localhost:7419)
-  FAKTORY_WEB_URL          the broker's HTTP side (default http://host of FAKTORY_URL:7420)
-  CRAWL_SHARDS             queues that fetch jobs are spread over, by domain (default 64)
-
+SECTIONS = ("api", "batch", "faktory", "crawl")
+KEYS = """
 `python -m api key NAME ingest+read+admin` makes a key, and prints what API_KEYS needs of it.
 """
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m api",
-        description="Take jobs over HTTP and answer when the broker has them.",
-        epilog=HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    commands = parser.add_subparsers(dest="command")
-    key = commands.add_parser("key", help="make an API key")
-    key.add_argument("name", help="who it is for")
-    key.add_argument("scopes", help="ingest, read, admin; several joined by +")
-    arguments = parser.parse_args()
+    arguments = make_parser().parse_args()
     try:
         if arguments.command == "key":
             _print_key(arguments.name, arguments.scopes)
         else:
-            _serve()
+            _serve(load(SECTIONS, arguments).settings)
     except ManyhandsError as error:
         sys.stderr.write(f"api: {error}\n")
         return 1
     return 0
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = settings_parser(
+        "api",
+        "Take jobs over HTTP and answer when the broker has them.",
+        SECTIONS,
+        commands="key NAME SCOPES",
+        more=KEYS,
+    )
+    commands = parser.add_subparsers(dest="command", prog=parser.prog)
+    key = commands.add_parser("key", help="make an API key")
+    key.add_argument("name", help="who it is for")
+    key.add_argument("scopes", help="ingest, read, admin; several joined by +")
+    return parser
 
 
 def _print_key(name: str, scopes: str) -> None:
@@ -79,27 +62,23 @@ def _print_key(name: str, scopes: str) -> None:
     sys.stdout.write(f"entry for API_KEYS:                          {entry}\n")
 
 
-def _serve() -> None:
-    settings = load(ApiSettings)
-    load(BatchSettings)
-    load(CrawlSettings)
-    keys = parse_keys(settings.keys.get_secret_value(), 0.0, 0.0)
-    configure_logs(settings.log_level)
-    asyncio.run(_check_login())
+def _serve(settings: Settings) -> None:
+    keys = parse_keys(settings.api.keys.get_secret_value(), 0.0, 0.0)
+    configure_logs(settings.api.log_level, service="api")
+    asyncio.run(_check_login(settings.faktory))
     if not keys:
         get_logger("api").warning("no API keys: whoever can connect can queue jobs")
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    host, port = host_and_port(settings.bind)
+    host, port = host_and_port(settings.api.bind)
     # The server raises it again when all is done; without this the process would not clean up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with tempfile.TemporaryDirectory(prefix="manyhands-api-") as directory:
-        share_run_directory(directory)
+        hand_down(settings, directory)
         uvicorn.run(
             "api.app:create",
             factory=True,
             host=host,
             port=port,
-            workers=settings.processes,
+            workers=settings.api.processes,
             loop="uvloop",
             http=HttpProtocol,
             ws="none",
@@ -112,9 +91,8 @@ def _serve() -> None:
         )
 
 
-async def _check_login() -> None:
+async def _check_login(faktory: FaktorySettings) -> None:
     """A wrong password is told at once; a broker that is away may come."""
-    faktory = load_faktory()
     client = FaktoryClient(parse_url(faktory.url), ca_file=faktory.ca_file)
     try:
         await client.probe()

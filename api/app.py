@@ -39,15 +39,8 @@ from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import ServerAddress, parse_url
 from shared.jobtypes import JOB_TYPES
 from shared.logs import configure_logs, get_logger
-from shared.settings import (
-    ApiSettings,
-    BatchSettings,
-    CrawlSettings,
-    FaktorySettings,
-    load,
-    load_faktory,
-    run_directory,
-)
+from shared.settings import ApiSettings, BatchSettings, FaktorySettings
+from shared.settings.environment import handed_down
 from shared.version import VERSION
 
 # Towards the broker, from each process; PUSHBs are answered in order on each of them.
@@ -173,17 +166,13 @@ class Service:
 
 def create() -> Service:
     """What uvicorn calls in each process."""
-    settings = load(ApiSettings)
-    configure_logs(settings.log_level)
+    settings, run_directory = handed_down()
+    configure_logs(settings.api.log_level, service="api")
     # What is loaded now stays for ever, and jobs come and go by the thousand without cycles.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     return Service(
-        settings,
-        load(BatchSettings),
-        load_faktory(),
-        load(CrawlSettings).shards,
-        run_directory(),
+        settings.api, settings.batch, settings.faktory, settings.crawl.shards, run_directory
     )
 
 

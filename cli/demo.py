@@ -75,13 +75,14 @@ class Demo:
 async def run_demo(jobs: int, pages: int, slots: int) -> int:
     console = Console(stderr=True)
     started_at = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="manyhands-") as directory, local_site(pages) as urls:
-        records = Path(directory) / "pages.ndjson"
-        async with broker(Path(directory) / "broker") as ready:
+    with tempfile.TemporaryDirectory(prefix="manyhands-") as name, local_site(pages) as urls:
+        directory = Path(name)
+        records = directory / "pages.ndjson"
+        async with broker(directory) as ready:
             url = f"tcp://{ready['address']}"
             async with (
-                service("worker", **_worker_settings(url, slots, records)) as worker,
-                api(url, ready["http"]) as client,
+                service("worker", directory, **_worker_settings(url, slots, records)) as worker,
+                api(directory, url, ready["http"]) as client,
             ):
                 ready_s = time.monotonic() - started_at
                 console.print(
@@ -102,6 +103,7 @@ def _worker_settings(url: str, slots: int, records: Path) -> dict[str, str]:
         "WORKER_QUEUES": "parse,default,fetch.*",
         "WORKER_HANDLERS": "worker.handlers.add,worker.handlers.fetch,worker.handlers.parse",
         "WORKER_LOG_LEVEL": "warning",
+        "WORKER_HTTP_BIND": "127.0.0.1:0",
         "SINK_NDJSON": str(records),
         "ALLOW_NETS": "127.0.0.0/8",
     }

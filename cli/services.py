@@ -13,11 +13,11 @@ import httpx
 import orjson
 
 from shared.errors import ManyhandsError
+from shared.settings.names import VARIABLE_PREFIXES
 
 START_S = 15.0
 LOOK_EVERY_S = 0.05
-# Settings of the person who runs this, that are meant for services of theirs.
-OURS = ("API_", "BATCH_", "BROKER_", "CRAWL_", "FAKTORY_", "FETCH_", "SINK_", "WORKER_", "ALLOW_")
+ROOT = Path(__file__).resolve().parent.parent
 
 
 class ServiceFailed(ManyhandsError):
@@ -25,11 +25,21 @@ class ServiceFailed(ManyhandsError):
 
 
 @asynccontextmanager
-async def service(name: str, **settings: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`python -m name` with these settings and no others; ended with SIGTERM."""
-    others = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+async def service(
+    name: str, directory: Path, **settings: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`python -m name` with these settings and no others; ended with SIGTERM. Variables of the
+    person who runs this, and the files of the current directory, are meant for services of theirs;
+    so it runs in another directory."""
+    others = {
+        key: value for key, value in os.environ.items() if not key.startswith(VARIABLE_PREFIXES)
+    }
+    path = os.pathsep.join(filter(None, (str(ROOT), others.get("PYTHONPATH"))))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", name), env=others | settings, stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-m", name),
+        cwd=directory,
+        env=others | {"PYTHONPATH": path} | settings,
+        stderr=asyncio.subprocess.PIPE,
     )
     try:
         yield process
@@ -40,10 +50,10 @@ async def service(name: str, **settings: str) -> AsyncIterator[asyncio.subproces
 
 
 @asynccontextmanager
-async def broker(data: Path) -> AsyncIterator[dict[str, str]]:
+async def broker(directory: Path) -> AsyncIterator[dict[str, str]]:
     """Gives its first log line, which tells its addresses."""
     settings = {"BROKER_BIND": "127.0.0.1:0", "BROKER_HTTP_BIND": "127.0.0.1:0"}
-    async with service("broker", **settings, BROKER_DATA=str(data)) as process:
+    async with service("broker", directory, **settings) as process:
         yield await _ready_line(process)
 
 
@@ -63,12 +73,14 @@ async def _ready_line(process: asyncio.subprocess.Process) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def api(broker_url: str, broker_http: str) -> AsyncIterator[httpx.AsyncClient]:
+async def api(
+    directory: Path, broker_url: str, broker_http: str
+) -> AsyncIterator[httpx.AsyncClient]:
     """Gives a client for it, when it is ready."""
     bind = f"127.0.0.1:{_free_port()}"
     settings = {"FAKTORY_URL": broker_url, "FAKTORY_WEB_URL": f"http://{broker_http}"}
     async with (
-        service("api", **settings, API_BIND=bind, API_LOG_LEVEL="error") as process,
+        service("api", directory, **settings, API_BIND=bind, API_LOG_LEVEL="error") as process,
         httpx.AsyncClient(base_url=f"http://{bind}") as client,
     ):
         await _until_ready(process, client)

@@ -9,7 +9,7 @@ from devservers.processes import Child
 from devservers.protocol_server import ProtocolServer
 
 # What the service takes from the environment; the caller's own must not leak in.
-SETTINGS = ("API_", "BATCH_", "FAKTORY_", "CRAWL_")
+SETTINGS = ("API_", "BATCH_", "FAKTORY_", "CRAWL_", "MANYHANDS_")
 
 
 class ApiServer(HttpServer):

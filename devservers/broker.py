@@ -9,6 +9,8 @@ from devservers.processes import Child
 from devservers.protocol_server import ProtocolServer
 
 ROOT = Path(__file__).resolve().parent.parent
+# What it takes from the environment; the caller's own must not leak in.
+SETTINGS = ("BROKER_", "MANYHANDS_")
 
 
 class BrokerServer(ProtocolServer):
@@ -29,7 +31,7 @@ class BrokerServer(ProtocolServer):
 
     def _start_child(self, ports: Sequence[int]) -> Child:
         port, web_port = ports
-        env = {name: value for name, value in os.environ.items() if not name.startswith("BROKER_")}
+        env = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
         env |= {
             "PYTHONPATH": str(ROOT),
             "BROKER_BIND": f"127.0.0.1:{port}",

@@ -91,6 +91,8 @@ class Child:
                 stdout=output,
                 stderr=output,
                 env=dict(env),
+                # Our services read settings from files of the directory in which they start.
+                cwd=log.parent,
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -134,6 +136,12 @@ class Child:
         """SIGKILL the server itself, as a crash would; its children are left to their fate."""
         self._process.kill()
         self._process.wait()
+
+    def kill_all(self) -> None:
+        """SIGKILL it and all that it has started, where nothing is gained by an orderly end."""
+        _signal_group(self.pid, signal.SIGKILL)
+        self._process.wait()
+        _reaper.tell(f"group-gone {self.pid}")
 
     def end(self) -> None:
         """SIGTERM the server, wait, and leave no process of its group behind."""

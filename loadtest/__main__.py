@@ -10,12 +10,13 @@ from rich.console import Console
 
 from devservers import BuildError
 from devservers.processes import StartError
-from loadtest import broker_cells
+from loadtest import broker_cells, worker_cells
 from loadtest.bench_broker import needed_consumers, possible_cells, run_servers, server_facts
 from loadtest.bench_consumer import run_all
 from loadtest.bench_ingest import ingest_facts, run_ingest
-from loadtest.broker_cells import FORMS, SERVERS, BrokerCell, parse_broker_cells
-from loadtest.broker_report import BrokerReport, print_broker_report, write_broker_report
+from loadtest.bench_worker import run_worker
+from loadtest.broker_cells import FORMS, BrokerCell, parse_broker_cells
+from loadtest.broker_report import print_broker_report, write_broker_report
 from loadtest.cells import CORE, FULL, Cell, parse_cells
 from loadtest.consumers import MAKERS, PeerError, make_consumers, on_broker
 from loadtest.guide import GUIDE, fill_section
@@ -35,14 +36,18 @@ from loadtest.network_report import (
 from loadtest.report import Report, consumer_section, print_report, write_report
 from loadtest.run import SERVERS as RUN_SERVERS
 from loadtest.run import LoadRun, failures_of, print_load, run_load, write_load
+from loadtest.server_runs import SERVERS, ServerReport
 from loadtest.stand import USERS, Load
 from loadtest.verdict import Targets
+from loadtest.worker_cells import Matrix, parse_worker_cells
+from loadtest.worker_report import print_worker_report, write_worker_report
 
 CORE_ROUNDS = 5
 FULL_ROUNDS = 3
 BROKER_ROUNDS = 3
 INGEST_ROUNDS = 5
 NETWORK_ROUNDS = 3
+WORKER_ROUNDS = 3
 OUT = Path("docs/benchmarks")
 # A load test that everything on two cores can bear, and what it must reach there.
 USERS_DEFAULT = 100
@@ -115,7 +120,7 @@ def bench_broker(console: Console, options: argparse.Namespace) -> int:
     runs, is_complete = run_servers(
         *(console, cells, options.servers, consumers), rounds=options.rounds, jobs=options.jobs
     )
-    report = BrokerReport(_command(), _now(), machine, cells, runs, is_complete)
+    report = ServerReport(_command(), _now(), machine, cells, runs, is_complete)
     print_broker_report(console, report)
     write_broker_report(report, options.out)
     console.print(f"written: broker.md, broker.json and broker.svg in {options.out}")
@@ -132,6 +137,19 @@ def bench_ingest(console: Console, options: argparse.Namespace) -> int:
     print_ingest_report(console, report)
     write_ingest_report(report, options.out)
     console.print(f"written: ingest.md, ingest.json and ingest.svg in {options.out}")
+    return 1 if report.errors or not report.is_complete else 0
+
+
+def bench_worker(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write what the service costs; 1 when a run failed its check or was cut
+    short."""
+    matrix: Matrix = options.cells or (worker_cells.FULL if options.full else worker_cells.CORE)
+    machine = server_facts()
+    runs, is_complete = run_worker(console, matrix, options.rounds)
+    report = ServerReport(_command(), _now(), machine, tuple(matrix), runs, is_complete)
+    print_worker_report(console, report)
+    write_worker_report(report, options.out)
+    console.print(f"written: worker.md, worker.json and worker.svg in {options.out}")
     return 1 if report.errors or not report.is_complete else 0
 
 
@@ -169,6 +187,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench_network(
         commands.add_parser("bench-network", help=NETWORK_HELP, description=NETWORK_HELP)
     )
+    _add_bench_worker(
+        commands.add_parser("bench-worker", help=WORKER_HELP, description=WORKER_HELP)
+    )
     return parser
 
 
@@ -176,6 +197,7 @@ RUN_HELP = "post jobs by Locust to an API of its own, with server and worker beh
 CONSUMER_HELP = "drain the same jobs by us, Rust, Go and PyPI, from a real Faktory"
 BROKER_HELP = "push to and drain from a real Faktory and the broker, in turns"
 NETWORK_HELP = "drain jobs of 100 ms over distances, and compare with the sizing formula"
+WORKER_HELP = "drain by worker services of 50 to 20,000 slots and of several processes"
 INGEST_HELP = "hand jobs in by POST, list and stream, beside bare servers and raw PUSHB"
 
 
@@ -255,6 +277,18 @@ def _add_bench_network(bench: argparse.ArgumentParser) -> None:
     )
     bench.add_argument(
         "--cells", type=parse_network_cells, default=NETWORK, help="such as 50/500,200/2000"
+    )
+    bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
+def _add_bench_worker(bench: argparse.ArgumentParser) -> None:
+    bench.set_defaults(run=bench_worker)
+    bench.add_argument("--full", action="store_true", help="all cells instead of the core ones")
+    bench.add_argument(
+        "--rounds", type=_count, default=WORKER_ROUNDS, help=f"default {WORKER_ROUNDS}"
+    )
+    bench.add_argument(
+        "--cells", type=parse_worker_cells, help=f"on both servers, some of {worker_cells.FORMS}"
     )
     bench.add_argument("--out", type=Path, default=OUT, help="directory")
 

@@ -2,40 +2,18 @@
 
 import sqlite3
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from loadtest.broker_cells import SERVERS, BrokerCell, DrainCell, PushCell, is_planned
-from loadtest.broker_measure import ServerRun, measure_server
+from loadtest.broker_cells import BrokerCell, DrainCell, PushCell, is_planned
+from loadtest.broker_measure import measure_server
 from loadtest.broker_report import METRICS
 from loadtest.consumers import Consumer
 from loadtest.lab import faktory_version
 from loadtest.machine import facts, sync_ms
 from loadtest.progress import do_all
-
-
-@dataclass(frozen=True, slots=True)
-class ServerStep:
-    """One run to be done."""
-
-    cell: BrokerCell
-    round: int
-    server: str
-
-
-def plan_servers(
-    cells: tuple[BrokerCell, ...], servers: list[str], rounds: int
-) -> Iterator[ServerStep]:
-    """Yield every run; in each round both servers run once per cell, in rotated order."""
-    for round_number in range(1, rounds + 1):
-        for index, cell in enumerate(cells):
-            turn = (round_number + index) % len(servers)
-            for server in servers[turn:] + servers[:turn]:
-                if is_planned(cell, server, round_number):
-                    yield ServerStep(cell, round_number, server)
+from loadtest.server_runs import SERVERS, ServerRun, outcome, plan_servers
 
 
 def needed_consumers(cells: tuple[BrokerCell, ...]) -> list[str]:
@@ -68,22 +46,12 @@ def run_servers(
     """Do every run with a progress bar; return them and whether all were done."""
     return do_all(
         console,
-        list(plan_servers(cells, servers, rounds)),
+        list(plan_servers(dict.fromkeys(cells, servers), rounds, is_planned)),
         label=lambda step: f"{step.cell.key}  round {step.round}/{rounds}  {SERVERS[step.server]}",
         run=lambda step: measure_server(step.cell, step.server, step.round, consumers, jobs),
         error=lambda run: run.error,
-        result=outcome,
+        result=lambda run: outcome(run, METRICS),
     )
-
-
-def outcome(run: ServerRun) -> str:
-    """Say in one line what a run gave: the numbers that the summary will have."""
-    words = []
-    for metric in METRICS[run.cell.partition("/")[0]]:
-        if metric.headline is not None:
-            value = run.values[metric.name] / metric.per_unit
-            words.append(f"{value:,.{metric.digits}f} {metric.title}")
-    return ", ".join(words)
 
 
 def server_facts() -> dict[str, str]:

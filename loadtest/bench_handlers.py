@@ -4,6 +4,7 @@ import asyncio
 import socket
 import time
 
+from loadtest.burning import burn
 from worker import job
 
 _stamps = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -18,6 +19,12 @@ async def noop(n: int) -> None:
 async def sleep(n: int, ms: int) -> None:  # noqa: ARG001 - as above
     """Wait like a job that waits for the network."""
     await asyncio.sleep(ms / 1000)
+
+
+@job("bench_burn")
+async def compute(n: int) -> None:  # noqa: ARG001 - as above
+    """Keep a processor busy, and so the loop."""
+    burn()
 
 
 @job("bench_stamp")

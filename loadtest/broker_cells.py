@@ -1,10 +1,10 @@
 """What `bench-broker` measures: cells of five kinds, and how many jobs a run of each gets. Pure."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-SERVERS = {"faktory": "Faktory", "broker": "Manyhands broker"}
+from loadtest.cell_keys import Readers, parse_keys, read_count
+
 CONSUMERS = {"ours": "Manyhands", "rust": "faktory (Rust)", "go": "faktory_worker_go"}
 
 RUN_S = 4.0
@@ -156,42 +156,19 @@ def is_planned(cell: BrokerCell, server: str, round_number: int) -> bool:
 
 def parse_broker_cells(text: str) -> tuple[BrokerCell, ...]:
     """Read `push,drain/ours/50/8000`; raises ValueError with the wrong word in it."""
-    cells: list[BrokerCell] = []
-    for word in text.split(","):
-        found = _parse(word.strip())
-        if not found:
-            raise ValueError(f"{word!r} is none of {FORMS}")
-        cells += [cell for cell in found if cell not in cells]
-    return tuple(cells)
-
-
-def _parse(word: str) -> list[BrokerCell]:
-    kind, *parts = word.split("/")
-    try:
-        if kind in READERS:
-            return [READERS[kind](*parts)]
-    except (TypeError, ValueError):
-        # Not a whole cell: perhaps the beginning of some.
-        pass
-    return [cell for cell in FULL if f"{cell.key}/".startswith(f"{word}/")]
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a number above 0")
-    return int(text)
+    return parse_keys(text, READERS, FULL, FORMS)
 
 
 def _drain(consumer: str, path: str, slots: str) -> DrainCell:
     if consumer not in CONSUMERS or not (path == "direct" or path.isdecimal()):
         raise ValueError(f"{consumer}/{path}")
-    return DrainCell(consumer, None if path == "direct" else int(path), _count(slots))
+    return DrainCell(consumer, None if path == "direct" else int(path), read_count(slots))
 
 
-READERS: dict[str, Callable[..., BrokerCell]] = {
-    "push": lambda batch, clients: PushCell(_count(batch), _count(clients)),
+READERS: Readers[BrokerCell] = {
+    "push": lambda batch, clients: PushCell(read_count(batch), read_count(clients)),
     "drain": _drain,
-    "sustained": lambda slots: SustainedCell(_count(slots)),
-    "latency": lambda jobs: LatencyCell(_count(jobs)),
-    "backlog": lambda backlog: BacklogCell(_count(backlog)),
+    "sustained": lambda slots: SustainedCell(read_count(slots)),
+    "latency": lambda jobs: LatencyCell(read_count(jobs)),
+    "backlog": lambda backlog: BacklogCell(read_count(backlog)),
 }

@@ -6,15 +6,14 @@ missing or was done twice has an error and no numbers.
 
 import random
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from devservers import BrokerServer, FaktoryServer
-from devservers.processes import StartError, make_directory, remove_directory
+from devservers.processes import Child, StartError, make_directory, remove_directory
 from devservers.protocol_server import ProtocolServer
 from loadtest.broker_cells import (
     MOST_PUSHED_PER_S,
@@ -33,17 +32,17 @@ from loadtest.measure import (
     SETTLE_TIMEOUT_S,
     CpuMeter,
     Run,
+    drain_values,
     measure_drain,
+    running,
     steady_rate,
-    stop,
-    wait_until_idle,
     watch,
-    with_log,
 )
 from loadtest.payloads import PUSH_BATCH, Payloads
 from loadtest.processes import Tree
 from loadtest.producer import Producer, push
 from loadtest.pusher import Order
+from loadtest.server_runs import ServerRun
 from loadtest.stats import percentile
 
 # The pushing that goes on beside a drain, and that of a run with a backlog.
@@ -67,17 +66,6 @@ MAKERS: dict[str, Callable[[Path], ProtocolServer]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class ServerRun:
-    """What one run gave, by the name of each number; with `error` set, there are none."""
-
-    cell: str
-    server: str
-    round: int
-    error: str | None = None
-    values: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Bench:
     """What a run needs beside its cell."""
 
@@ -85,6 +73,10 @@ class Bench:
     server: str
     jobs: int
     consumers: dict[str, Consumer]
+
+    def ours(self, slots: int) -> AbstractContextManager[Child]:
+        """Our consumer, connected and waiting for work."""
+        return running(self.lab, self.consumers["ours"], slots)
 
 
 def measure_server(
@@ -147,34 +139,8 @@ def _pushed(bench: Bench, order: Order, *, queued: int) -> dict[str, float]:
 def _drain(bench: Bench, cell: DrainCell) -> dict[str, float]:
     consumer = bench.consumers[cell.consumer]
     blank = Run(cell.key, consumer.name, 0, cell.slots, bench.jobs)
-    run = measure_drain(bench.lab, consumer, blank, rtt_ms=cell.rtt_ms, sleep_ms=0)
-    if run.error is not None:
-        raise RunError(run.error)
-    return {
-        "jobs": run.jobs,
-        "jobs_per_s": run.jobs_per_s,
-        "window_s": run.window_s,
-        "sockets": run.sockets,
-        "busy_peak": run.busy_peak,
-        "consumer_cpu_us": run.cpu_us_per_job,
-        "server_cpu_us": run.server_cpu_us_per_job,
-        "relay_cpu_us": run.relay_cpu_us_per_job,
-    }
-
-
-@contextmanager
-def _running(bench: Bench, slots: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Our consumer, connected and waiting for work."""
-    log = bench.lab.logs / "consumer.log"
-    consumer = bench.consumers["ours"]
-    process = consumer.start(slots, bench.lab.server.url, log)
-    try:
-        wait_until_idle(bench.lab, process, consumer.min_connections(slots))
-        yield process
-    except RunError as error:
-        raise RunError(with_log(error, log)) from error
-    finally:
-        stop(process)
+    run = measure_drain(bench.lab, consumer, blank, rtt_ms=cell.rtt_ms)
+    return drain_values(run)
 
 
 def _sustained(bench: Bench, cell: SustainedCell) -> dict[str, float]:
@@ -182,7 +148,7 @@ def _sustained(bench: Bench, cell: SustainedCell) -> dict[str, float]:
     order = Order(
         *(lab.server.port, QUEUE, jobs, SUSTAINED_BATCH, SUSTAINED_CLIENTS), ahead=SUSTAINED_AHEAD
     )
-    with _running(bench, cell.slots) as process, Producer(order) as producer:
+    with bench.ours(cell.slots) as process, Producer(order) as producer:
         tree = Tree(process.pid)
         meter = CpuMeter(tree, lab.server_tree)
         producer.go()
@@ -215,7 +181,7 @@ def _latency(bench: Bench, jobs: int) -> dict[str, float]:
     pauses = random.Random(jobs)
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stamps,
-        _running(bench, LATENCY_SLOTS),
+        bench.ours(LATENCY_SLOTS),
     ):
         stamps.bind(("127.0.0.1", 0))
         stamps.settimeout(STAMP_TIMEOUT_S)
@@ -280,7 +246,7 @@ def _drain_some(bench: Bench, queued: int) -> dict[str, float]:
     """Drain the first jobs of a long queue; the others stay."""
     lab, jobs = bench.lab, bench.jobs
     lab.wire.pause(QUEUE)
-    with _running(bench, BACKLOG_SLOTS) as process:
+    with bench.ours(BACKLOG_SLOTS) as process:
         tree = Tree(process.pid)
         meter = CpuMeter(tree, lab.server_tree)
         lab.release_jobs()

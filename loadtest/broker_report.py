@@ -1,40 +1,23 @@
 """Show the runs of `bench-broker`: on the terminal, in broker.json, broker.md and broker.svg."""
 
-import textwrap
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.broker_cells import SERVERS, BrokerCell
-from loadtest.broker_measure import ServerRun
 from loadtest.document import failed_lines, head_lines, machine_lines, write_document
-from loadtest.plot import Bar, Group, draw
-from loadtest.stats import Spread
+from loadtest.plot import draw
+from loadtest.server_runs import (
+    SERVERS,
+    Metric,
+    Metrics,
+    ServerReport,
+    bar_groups,
+    failed_texts,
+    median_text,
+    section_lines,
+)
 from loadtest.tables import spread_text, table_head, table_line
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A number of a run: its name there, how a column is titled, and in which unit it is shown."""
-
-    name: str
-    title: str
-    per_unit: float = 1.0
-    digits: int = 0
-    # Its row in the summary is the cell's title and this; None: it is not there.
-    headline: str | None = None
-    is_less_better: bool = False
-
-    def label(self, cell: BrokerCell) -> str:
-        less = " (less is better)" if self.is_less_better else ""
-        return f"{cell.title}{self.headline or ''}{less}"
-
-    def shown(self, value: Spread) -> Spread:
-        unit = self.per_unit
-        return Spread(value.median / unit, value.low / unit, value.high / unit)
-
 
 MIB = 2.0**20
 RATE = Metric("jobs_per_s", "jobs/s", headline=", jobs/s")
@@ -45,7 +28,7 @@ ANSWERS = (
 SERVER_CPU = Metric("server_cpu_us", "server CPU µs/job", digits=1)
 CONSUMER_CPU = Metric("consumer_cpu_us", "consumer CPU µs/job", digits=1)
 PUSHER_CPU = Metric("pusher_cpu_us", "pusher CPU µs/job", digits=1)
-METRICS: dict[str, tuple[Metric, ...]] = {
+METRICS: Metrics = {
     "push": (RATE, *ANSWERS, SERVER_CPU, PUSHER_CPU),
     "drain": (
         RATE,
@@ -142,123 +125,48 @@ time: a crash loses what came after the last one.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerReport:
-    """Everything that is written down about one benchmark."""
-
-    command: str
-    date: str
-    machine: dict[str, str]
-    cells: tuple[BrokerCell, ...]
-    runs: list[ServerRun]
-    is_complete: bool
-
-    @property
-    def errors(self) -> list[ServerRun]:
-        return [run for run in self.runs if run.error]
-
-    def good(self, cell: BrokerCell, server: str) -> list[ServerRun]:
-        return [
-            run
-            for run in self.runs
-            if run.cell == cell.key and run.server == server and run.error is None
-        ]
-
-    def spread(self, cell: BrokerCell, server: str, metric: Metric) -> Spread | None:
-        """Return the metric's values over the rounds, in the unit that it is shown in."""
-        values = [run.values[metric.name] for run in self.good(cell, server)]
-        found = Spread.of(values)
-        return metric.shown(found) if found else None
-
-    def ratio(self, cell: BrokerCell, metric: Metric) -> Spread | None:
-        """Compare the broker with Faktory round by round; a round without one is left out."""
-        by_round = {
-            server: {run.round: run.values[metric.name] for run in self.good(cell, server)}
-            for server in SERVERS
-        }
-        ours, theirs = by_round["broker"], by_round["faktory"]
-        return Spread.of_ratios(ours, theirs)
-
-
-def _headlines(report: BrokerReport) -> list[tuple[BrokerCell, Metric]]:
-    return [
-        (cell, metric)
-        for cell in report.cells
-        for metric in METRICS[cell.kind]
-        if metric.headline is not None
-    ]
-
-
-def print_broker_report(console: Console, report: BrokerReport) -> None:
+def print_broker_report(console: Console, report: ServerReport) -> None:
     table = Table(box=None, pad_edge=False)
     for index, column in enumerate(("median", "Faktory", "broker", "ratio", "min", "max")):
         table.add_column(column, justify="right" if index else "left", no_wrap=bool(index))
-    for cell, metric in _headlines(report):
+    for cell, metric in report.headlines(METRICS):
         ratio = report.ratio(cell, metric)
         table.add_row(
             metric.label(cell),
-            *(_median(report.spread(cell, server, metric), metric.digits) for server in SERVERS),
+            *(
+                median_text(report.spread(cell, server, metric), metric.digits)
+                for server in SERVERS
+            ),
             *((f"{x:.2f}" for x in (ratio.median, ratio.low, ratio.high)) if ratio else "---"),
         )
     console.print(table, "")
-    for run in report.errors:
-        console.print(f"FAILED {run.cell} round {run.round} {run.server}: {run.error}")
+    for text in failed_texts(report):
+        console.print(text)
 
 
-def _median(value: Spread | None, digits: int) -> str:
-    return f"{value.median:,.{digits}f}" if value else "-"
-
-
-def broker_markdown(report: BrokerReport) -> str:
+def broker_markdown(report: ServerReport) -> str:
     lines = head_lines(report, "A real Faktory and the broker")
     lines += ["![Faktory and the broker](broker.svg)", "", *_summary(report), "", HOW]
     lines += machine_lines(report, "broker")
     for kind, (title, text) in SECTIONS.items():
-        cells = [cell for cell in report.cells if cell.kind == kind]
-        if cells:
-            lines += ["", f"## {title}", "", textwrap.fill(text, 100), "", *_section(report, cells)]
+        lines += section_lines(report, kind, title, text, METRICS)
     lines += failed_lines(report, lambda run: SERVERS[run.server])
     return "\n".join(lines) + "\n"
 
 
-def _summary(report: BrokerReport) -> list[str]:
+def _summary(report: ServerReport) -> list[str]:
     lines = table_head(("median", *SERVERS.values(), "broker ÷ Faktory (min to max)", "rounds"))
-    for cell, metric in _headlines(report):
+    for cell, metric in report.headlines(METRICS):
         words = [metric.label(cell)]
-        words += [_median(report.spread(cell, server, metric), metric.digits) for server in SERVERS]
+        words += [
+            median_text(report.spread(cell, server, metric), metric.digits) for server in SERVERS
+        ]
         words.append(spread_text(report.ratio(cell, metric), 2))
         words.append(str(max(len(report.good(cell, server)) for server in SERVERS)))
         lines.append(table_line(words))
     return lines
 
 
-def _section(report: BrokerReport, cells: list[BrokerCell]) -> list[str]:
-    metrics = METRICS[cells[0].kind]
-    titles = ("median (min to max)", "server", *(metric.title for metric in metrics))
-    lines = table_head(titles, texts=2)
-    for cell in cells:
-        for server, title in SERVERS.items():
-            if any(run.cell == cell.key and run.server == server for run in report.runs):
-                values = [
-                    spread_text(report.spread(cell, server, metric), metric.digits)
-                    for metric in metrics
-                ]
-                lines.append(table_line([cell.title, title, *values]))
-    return lines
-
-
-def _groups(report: BrokerReport) -> list[Group]:
-    groups = []
-    for cell, metric in _headlines(report):
-        bars = []
-        for server, title in SERVERS.items():
-            found = report.spread(cell, server, metric)
-            if found:
-                bars.append(Bar(server, title, found.median, found.low, found.high, metric.digits))
-        groups.append(Group(metric.label(cell), bars))
-    return groups
-
-
-def write_broker_report(report: BrokerReport, directory: Path) -> None:
-    picture = draw(_groups(report), "A real Faktory and the broker", is_one_scale=False)
+def write_broker_report(report: ServerReport, directory: Path) -> None:
+    picture = draw(bar_groups(report, METRICS), "A real Faktory and the broker", is_one_scale=False)
     write_document(report, directory, "broker", markdown=broker_markdown(report), picture=picture)

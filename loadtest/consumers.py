@@ -11,13 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from devservers.processes import Child
 from loadtest.cells import ONE_SOCKET_PER_SLOT_CAP, Cell, jobs_for, jobs_for_one_socket
+from loadtest.service_view import is_service_ready
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(__file__).resolve().parent / "peers"
 CACHE = ROOT / ".cache" / "peers"
 QUEUE = "bench"
 BUILD_TIMEOUT_S = 900.0
+# Of each process of ours at the least: to fetch, to report, and for the heartbeat.
+LEAST_CONNECTIONS = 3
 
 
 class PeerError(Exception):
@@ -36,6 +40,10 @@ class Consumer:
     is_one_socket: bool = False
     # The one that it drains: a key of lab.LABS.
     server: str = "faktory"
+    # The server must see as many connections before it is complete.
+    least_connections: int = 1
+    # Asked with its pid: whether all that belongs to it has started.
+    is_ready: Callable[[int], bool] = field(default=lambda _pid: True)
 
     def slots_for(self, cell: Cell) -> int:
         """Return the cell's slots, or what the server's connections allow this consumer."""
@@ -51,19 +59,16 @@ class Consumer:
 
     def min_connections(self, slots: int) -> int:
         """Return how many connections the server must see before the consumer is complete."""
-        return slots if self.is_one_socket_per_slot else 1
+        return slots if self.is_one_socket_per_slot else self.least_connections
 
-    def start(self, slots: int, url: str, log: Path) -> subprocess.Popen[bytes]:
-        environment = os.environ | {"FAKTORY_URL": url} | self.environment(slots)
-        with log.open("wb") as out:
-            return subprocess.Popen(
-                self.command(slots),
-                cwd=ROOT,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+    def start(self, slots: int, url: str, log: Path) -> Child:
+        """Start it in a process group of its own, which has all its processes."""
+        settings = {"PYTHONPATH": str(ROOT), "FAKTORY_URL": url} | self.environment(slots)
+        return Child(self.command(slots), log=log, env=os.environ | settings)
+
+    def wait_ready(self, process: Child) -> None:
+        """Raises StartError, and has ended it, when it does not come up."""
+        process.wait_ready(self.title, lambda: self.is_ready(process.pid))
 
 
 def find_go() -> str | None:
@@ -111,16 +116,25 @@ def build_program(command: list[str], directory: Path) -> None:
         raise PeerError(f"{' '.join(command[:2])} failed: {' '.join(reason)}")
 
 
-def ours() -> Consumer:
+def ours(processes: int = 1) -> Consumer:
+    """`python -m worker`; so many processes share the slots that it is started with."""
+
     def environment(slots: int) -> dict[str, str]:
         return {
-            "WORKER_CONCURRENCY": str(slots),
+            "WORKER_CONCURRENCY": str(slots // processes),
+            "WORKER_PROCESSES": str(processes),
             "WORKER_QUEUES": QUEUE,
             "WORKER_HANDLERS": "loadtest.bench_handlers",
+            "WORKER_HTTP_BIND": "127.0.0.1:0",
         }
 
     return Consumer(
-        "ours", "Manyhands", lambda _slots: [sys.executable, "-m", "worker"], environment
+        "ours",
+        "Manyhands",
+        lambda _slots: [sys.executable, "-m", "worker"],
+        environment,
+        least_connections=LEAST_CONNECTIONS * processes,
+        is_ready=lambda pid: is_service_ready(pid, processes),
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from loadtest.payloads import PUSH_BATCH, bench_payloads
+from loadtest.payloads import PUSH_BATCH, Payloads
 
 TIMEOUT_S = 30.0
 
@@ -90,9 +90,9 @@ class FaktoryWire(Line):
     def flush(self) -> None:
         self.command(b"FLUSH")
 
-    def push_all(self, queue: str, count: int, sleep_ms: int = 0) -> None:
+    def push_all(self, payloads: Payloads, count: int) -> None:
         """Push `count` benchmark jobs; raise when the server refuses a single one."""
-        for _, line in bench_payloads(queue, sleep_ms).commands(count, PUSH_BATCH):
+        for _, line in payloads.commands(count, PUSH_BATCH):
             refused = self.ask(line)
             if refused != b"{}":
                 raise WireError(f"PUSHB refused jobs: {refused[:200].decode(errors='replace')}")

@@ -13,6 +13,7 @@ from devservers import BrokerServer, FaktoryServer, Relay
 from devservers.protocol_server import ProtocolServer
 from loadtest.consumers import QUEUE
 from loadtest.faktory_wire import FaktoryWire, Info, move_queue
+from loadtest.payloads import PayloadsFor, bench_payloads
 from loadtest.processes import Tree
 
 STAGING = "bench_staging"
@@ -85,11 +86,11 @@ class Lab:
     def open_queue(self) -> None:
         """Make the queue known to an empty server, before the consumer starts."""
         self.wire.flush()
-        self.wire.push_all(QUEUE, self.ahead)
+        self.wire.push_all(bench_payloads(QUEUE), self.ahead)
 
-    def stage_jobs(self, jobs: int, sleep_ms: int) -> None:
+    def stage_jobs(self, jobs: int, payloads_for: PayloadsFor) -> None:
         """Bring the jobs to the server, where no consumer sees them yet."""
-        self.wire.push_all(STAGING, jobs, sleep_ms)
+        self.wire.push_all(payloads_for(STAGING), jobs)
 
     def release_jobs(self) -> None:
         """Give the staged jobs to the consumer, all in one step."""
@@ -117,11 +118,11 @@ class PausingLab(Lab):
 
     def open_queue(self) -> None:
         # Only a queue that exists can be paused; this job is the first of those to be staged.
-        self.wire.push_all(QUEUE, 1)
+        self.wire.push_all(bench_payloads(QUEUE), 1)
         self.wire.pause(QUEUE)
 
-    def stage_jobs(self, jobs: int, sleep_ms: int) -> None:
-        self.wire.push_all(QUEUE, jobs - 1, sleep_ms)
+    def stage_jobs(self, jobs: int, payloads_for: PayloadsFor) -> None:
+        self.wire.push_all(payloads_for(QUEUE), jobs - 1)
 
     def release_jobs(self) -> None:
         self.wire.resume(QUEUE)

@@ -5,15 +5,19 @@ hidden). When it waits for work, they become visible in a single step. So pushin
 during the measurement and all consumers start alike.
 """
 
-import subprocess
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from devservers.processes import Child, StartError
 from loadtest.cells import Cell
 from loadtest.consumers import Consumer
 from loadtest.faktory_wire import Info, WireError
 from loadtest.lab import SAMPLE_S, Lab, Route, RunError
+from loadtest.payloads import PayloadsFor, bench_payloads
 from loadtest.processes import Tree
 
 # Counted between these shares of the jobs: without the first wave and without the tail.
@@ -25,7 +29,9 @@ MIN_WINDOW_S = 0.5
 CONNECT_TIMEOUT_S = 90.0
 DRAIN_TIMEOUT_S = 90.0
 SETTLE_TIMEOUT_S = 10.0
-STOP_TIMEOUT_S = 15.0
+
+# Something that goes on beside a drain, made with the consumer's pid.
+Beside = Callable[[int], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,38 +63,66 @@ class Sample:
     queued: int
     working: int
     rss_bytes: int
+    # Of the consumer, since it started.
+    cpu_s: float = 0.0
+
+
+def no_beside(_pid: int) -> AbstractContextManager[object]:
+    return nullcontext()
 
 
 def measure(lab: Lab, consumer: Consumer, cell: Cell, round_number: int) -> Run:
     """Do one run in a fresh lab; return its numbers, or its error."""
     slots, jobs = consumer.slots_for(cell), consumer.jobs_for(cell)
     blank = Run(cell.key, consumer.name, round_number, slots, jobs)
-    return measure_drain(lab, consumer, blank, rtt_ms=cell.rtt_ms, sleep_ms=cell.sleep_ms)
+    payloads_for = partial(bench_payloads, sleep_ms=cell.sleep_ms)
+    return measure_drain(lab, consumer, blank, rtt_ms=cell.rtt_ms, payloads_for=payloads_for)
 
 
 def measure_drain(
-    lab: Lab, consumer: Consumer, blank: Run, *, rtt_ms: int | None, sleep_ms: int
+    lab: Lab,
+    consumer: Consumer,
+    blank: Run,
+    *,
+    rtt_ms: int | None,
+    payloads_for: PayloadsFor = bench_payloads,
+    beside: Beside = no_beside,
 ) -> Run:
-    """Drain `blank.jobs` jobs with `blank.slots` slots; return the run with its numbers.
+    """Drain `blank.jobs` jobs with `blank.slots` slots; return the run with its numbers. `beside`
+    is open meanwhile.
 
     The lab is of no use afterwards: the consumer is killed, and its FETCHes may live on.
     """
     log = lab.logs / "consumer.log"
-    process: subprocess.Popen[bytes] | None = None
+    process: Child | None = None
     try:
         route = lab.route(rtt_ms)
         lab.open_queue()
         process = consumer.start(blank.slots, route.url, log)
-        lab.stage_jobs(blank.jobs, sleep_ms)
-        wait_until_idle(lab, process, consumer.min_connections(blank.slots))
-        return _drain(lab, process, blank, route)
-    except (RunError, WireError, OSError) as error:
+        lab.stage_jobs(blank.jobs, payloads_for)
+        wait_until_idle(lab, consumer, process, blank.slots)
+        with beside(process.pid):
+            return _drain(lab, process, blank, route)
+    except (RunError, WireError, StartError, OSError) as error:
         return replace(blank, error=with_log(error, log))
     finally:
         if process is not None:
             # Every job is done and the server goes away too: nothing is gained by an orderly end.
-            process.kill()
-            process.wait()
+            process.kill_all()
+
+
+@contextmanager
+def running(lab: Lab, consumer: Consumer, slots: int) -> Iterator[Child]:
+    """The consumer, connected and waiting for work; killed afterwards, as in `measure_drain`."""
+    log = lab.logs / "consumer.log"
+    process = consumer.start(slots, lab.server.url, log)
+    try:
+        wait_until_idle(lab, consumer, process, slots)
+        yield process
+    except RunError as error:
+        raise RunError(with_log(error, log)) from error
+    finally:
+        process.kill_all()
 
 
 def with_log(error: Exception, log: Path) -> str:
@@ -97,8 +131,10 @@ def with_log(error: Exception, log: Path) -> str:
     return f"{error}; its log ends: {tail}" if tail else str(error)
 
 
-def wait_until_idle(lab: Lab, process: subprocess.Popen[bytes], min_connections: int) -> None:
-    """Wait until all connections are there and no more come."""
+def wait_until_idle(lab: Lab, consumer: Consumer, process: Child, slots: int) -> None:
+    """Wait until all its processes and connections are there and no more come."""
+    consumer.wait_ready(process)
+    min_connections = consumer.min_connections(slots)
     started = changed = time.monotonic()
     stable_s = KNOWN_STABLE_S if min_connections > 1 else STABLE_S
     connections = 0
@@ -112,14 +148,14 @@ def wait_until_idle(lab: Lab, process: subprocess.Popen[bytes], min_connections:
         is_complete = connections >= min_connections and now - changed >= stable_s
         if is_complete and info.processed == lab.ahead:
             return
-        if process.poll() is not None:
-            raise RunError(f"ended with {process.returncode} before it was connected")
+        if not process.running():
+            raise RunError(f"ended with {process.wait_ended()} before it was connected")
         if now - started > CONNECT_TIMEOUT_S:
             raise RunError(f"{connections} connections after {CONNECT_TIMEOUT_S:.0f} s")
         time.sleep(SAMPLE_S)
 
 
-def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, route: Route) -> Run:
+def _drain(lab: Lab, process: Child, run: Run, route: Route) -> Run:
     tree = Tree(process.pid)
     sockets = tree.sockets_to(route.port)
     rss_idle = tree.rss_bytes()
@@ -127,7 +163,7 @@ def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, route: Route) -
     lab.release_jobs()
     released_s = time.monotonic()
     samples = watch(lab, process, tree, run.jobs)
-    _check_delivery(lab, run.jobs)
+    check_delivery(lab, run.jobs)
     cpu_us, server_us, relay_us = meter.us_per_job(run.jobs)
     rate, window_s = steady_rate(samples, run.jobs, not_before_s=released_s + lab.wakes_within_s)
     rss_peak = max(sample.rss_bytes for sample in samples)
@@ -147,6 +183,24 @@ def _drain(lab: Lab, process: subprocess.Popen[bytes], run: Run, route: Route) -
     )
 
 
+def drain_values(run: Run) -> dict[str, float]:
+    """Return the numbers of a drain by name; raises when it has none."""
+    if run.error is not None:
+        raise RunError(run.error)
+    return {
+        "jobs": run.jobs,
+        "jobs_per_s": run.jobs_per_s,
+        "window_s": run.window_s,
+        "sockets": run.sockets,
+        "busy_peak": run.busy_peak,
+        "consumer_cpu_us": run.cpu_us_per_job,
+        "server_cpu_us": run.server_cpu_us_per_job,
+        "relay_cpu_us": run.relay_cpu_us_per_job,
+        "rss_idle_bytes": run.rss_idle_bytes,
+        "rss_peak_bytes": run.rss_peak_bytes,
+    }
+
+
 class CpuMeter:
     """Processor time of some processes from now on; one that is not there used none."""
 
@@ -159,7 +213,7 @@ class CpuMeter:
         ]
 
 
-def watch(lab: Lab, process: subprocess.Popen[bytes], tree: Tree, jobs: int) -> list[Sample]:
+def watch(lab: Lab, process: Child, tree: Tree, jobs: int) -> list[Sample]:
     """Sample until so many jobs are processed."""
     samples: list[Sample] = []
     deadline = time.monotonic() + DRAIN_TIMEOUT_S
@@ -167,13 +221,13 @@ def watch(lab: Lab, process: subprocess.Popen[bytes], tree: Tree, jobs: int) -> 
         asked = time.monotonic()
         info = lab.wire.info()
         answered = time.monotonic()
-        rss = tree.rss_bytes()
+        rss, cpu_s = tree.rss_bytes(), tree.cpu_s()
         # The server counted somewhere between question and answer.
         middle_s = (asked + answered) / 2
         done = info.processed - lab.ahead
-        samples.append(Sample(middle_s, done, info.queued, info.working, rss))
-        if process.poll() is not None:
-            raise RunError(f"ended with {process.returncode} after {done} jobs")
+        samples.append(Sample(middle_s, done, info.queued, info.working, rss, cpu_s))
+        if not process.running():
+            raise RunError(f"ended with {process.wait_ended()} after {done} jobs")
         if answered > deadline:
             raise RunError(f"{done} of {jobs} jobs after {DRAIN_TIMEOUT_S:.0f} s")
         time.sleep(max(0.0, asked + SAMPLE_S - time.monotonic()))
@@ -200,7 +254,7 @@ def steady_rate(
     return (last.processed - first.processed) / window_s, window_s
 
 
-def _check_delivery(lab: Lab, jobs: int) -> None:
+def check_delivery(lab: Lab, jobs: int) -> None:
     """Raise unless the server has seen each job succeed once and has nothing left of any."""
     info = lab.wait_for(lambda info: info.working == 0, SETTLE_TIMEOUT_S, "settled")
     expected = Info(
@@ -215,13 +269,3 @@ def _check_delivery(lab: Lab, jobs: int) -> None:
     )
     if info != expected:
         raise RunError(f"not exactly {jobs} jobs done once: {info}")
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask the consumer to end, and insist after a while."""
-    process.terminate()
-    try:
-        process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

@@ -1,7 +1,7 @@
 """The benchmark's jobs as text, about 200 bytes each, quick to make by the million. Pure."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 # Any moment will do; servers only check its form.
@@ -52,8 +52,17 @@ class Payloads:
             yield size, self.push_bulk(first, size)
 
 
+# Makes the jobs of one kind for a queue.
+PayloadsFor = Callable[[str], Payloads]
+
+
 def bench_payloads(queue: str, sleep_ms: int = 0) -> Payloads:
     """Return the jobs that every consumer of the benchmark knows."""
     if sleep_ms:
         return Payloads(queue, "bench_sleep", (sleep_ms,))
     return Payloads(queue, "bench_noop")
+
+
+def burn_payloads(queue: str) -> Payloads:
+    """Return jobs that compute, which our own worker knows."""
+    return Payloads(queue, "bench_burn")

@@ -3,6 +3,16 @@
 import psutil
 
 
+def listening_port(pid: int) -> int | None:
+    """Return a TCP port on which this process itself listens; None as long as there is none."""
+    try:
+        connections = psutil.Process(pid).net_connections("tcp")
+    except psutil.NoSuchProcess:
+        return None
+    ports = [one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN]
+    return ports[0] if ports else None
+
+
 class Tree:
     """A process and all the descendants that it has now: finding them is too slow to repeat."""
 

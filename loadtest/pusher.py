@@ -24,6 +24,8 @@ from loadtest.stats import percentile
 ALL_TAKEN = b"$2\r\n{}\r\n"
 # How often the server is asked for its progress, where that limits the pushing; seconds.
 ASK_S = 0.02
+# How often a pusher that keeps a pace looks whether the next command is due; seconds.
+PACE_S = 0.002
 # A server that answers nothing for so long has failed; seconds.
 SILENCE_S = 60.0
 
@@ -43,7 +45,8 @@ class Pushed:
 class Order:
     """What is to be pushed: so many jobs, or for so many seconds (0: no limit).
 
-    With `ahead`, no more than that many jobs are pushed and not yet processed at any time.
+    With `ahead`, no more than that many jobs are pushed and not yet processed at any time; with
+    `per_s`, no more jobs than that in a second, evenly. Jobs that sleep are told for how long.
     """
 
     port: int
@@ -53,6 +56,8 @@ class Order:
     clients: int
     seconds: float = 0.0
     ahead: int = 0
+    per_s: float = 0.0
+    sleep_ms: int = 0
     # Make the jobs while pushing: there are too many for the memory.
     is_lazy: bool = False
 
@@ -101,7 +106,7 @@ class Pusher:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        commands = bench_payloads(order.queue).commands(order.jobs, order.batch)
+        commands = bench_payloads(order.queue, order.sleep_ms).commands(order.jobs, order.batch)
         self._commands: Iterator[tuple[int, bytes]] = (
             commands if order.is_lazy else iter(list(commands))
         )
@@ -118,6 +123,7 @@ class Pusher:
         self._progress = FaktoryWire(order.port) if order.ahead else None
         self._processed = 0
         self._progress_s = 0.0
+        self._started_s = 0.0
 
     def close(self) -> None:
         self._selector.close()
@@ -128,13 +134,13 @@ class Pusher:
 
     def run(self) -> Pushed:
         cpu_before_s = time.process_time()
-        started_s = time.perf_counter()
+        self._started_s = started_s = time.perf_counter()
         end_s = started_s + self._order.seconds if self._order.seconds else float("inf")
         last_s = started_s
         self._begin_all(end_s)
         while self._busy or not self._is_done:
-            events = self._selector.select(ASK_S if self._progress else SILENCE_S)
-            if not events and not self._progress:
+            events = self._selector.select(self._wait_s())
+            if not events and self._is_silent():
                 raise TimeoutError(f"no answer for {SILENCE_S:.0f} s")
             for key, mask in events:
                 client: Client = key.data
@@ -177,14 +183,29 @@ class Pusher:
                 both = selectors.EVENT_READ | selectors.EVENT_WRITE
                 self._selector.modify(client.socket, both, client)
 
+    def _wait_s(self) -> float:
+        """How long there is nothing to do but to wait for answers."""
+        if self._progress:
+            return ASK_S
+        return PACE_S if self._order.per_s else SILENCE_S
+
+    def _is_silent(self) -> bool:
+        """Whether a command has waited for its answer for too long."""
+        now_s = time.perf_counter()
+        busy = [client for client in self._clients if client not in self._idle]
+        return any(now_s - client.asked_s >= SILENCE_S for client in busy)
+
     def _may_push(self) -> bool:
+        now_s = time.perf_counter()
+        pushed = self._asked + self._order.batch
+        if self._order.per_s and pushed > (now_s - self._started_s) * self._order.per_s:
+            return False
         if self._progress is None:
             return True
-        now_s = time.perf_counter()
         if now_s - self._progress_s >= ASK_S:
             self._processed = self._progress.info().processed
             self._progress_s = now_s
-        return self._asked - self._processed + self._order.batch <= self._order.ahead
+        return pushed - self._processed <= self._order.ahead
 
 
 def main() -> int:

@@ -17,13 +17,12 @@ from loadtest.faktory_wire import FaktoryWire
 from loadtest.lab import RunError
 from loadtest.ledger import DIRECTORY_VARIABLE, Books, DoneTail, clear, read_answers
 from loadtest.verdict import unfinished
+from shared.settings.names import VARIABLE_PREFIXES
 
 LOCUSTFILES = ROOT / "loadtest" / "locustfiles"
 # The classes of locustfiles/jobs.py, by a word for each.
 USERS = {"single": "SingleUser", "list": "ListUser", "stream": "StreamUser"}
 WORKER_SLOTS = 500
-# What a worker takes from the environment; the caller's own must not leak in.
-WORKER_SETTINGS = ("FAKTORY_", "WORKER_", "CRAWL_", "SINK_", "FETCH_")
 # After the run, users have so long to finish the request that they are at; seconds.
 STOP_TIMEOUT_S = 60
 # Longer than Locust can need for its start, its last requests and its report; seconds.
@@ -52,12 +51,14 @@ class Worker(Started):
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(WORKER_SETTINGS)
+            # The caller's own settings must not leak in.
+            if not name.startswith(VARIABLE_PREFIXES)
         }
         env = inherited | {
             "PYTHONPATH": str(ROOT),
             "FAKTORY_URL": self._server.url,
             "WORKER_CONCURRENCY": str(WORKER_SLOTS),
+            "WORKER_HTTP_BIND": "127.0.0.1:0",
             "WORKER_HANDLERS": "loadtest.run_handlers",
             DIRECTORY_VARIABLE: str(self._ledger),
         }

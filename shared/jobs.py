@@ -4,6 +4,9 @@ A job keeps one identity through put-back, Retry and Defer, although each of the
 jid: the server keys its reservations by jid, so the ACK of the old delivery would clear the new
 one. The identity is `custom.mh = {"id", "deliveries"}`; jobs of other producers have none and
 are known by their first jid.
+
+`custom.mh.v` is the version of the payload, left out for the first: a handler that does not know
+it yet leaves the job to one that does.
 """
 
 import os
@@ -28,6 +31,7 @@ MAX_RESERVE_FOR_S = 86_400
 MIN_JID_LENGTH = 8
 # Go decodes JSON numbers as float64: above this an integer changes on its way through the server.
 MAX_SAFE_INTEGER = 2**53
+FIRST_VERSION = 1
 QUEUE_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 MAX_DEPTH = 200
 
@@ -85,6 +89,7 @@ class Job:
     at: datetime | None = None
     created_at: datetime = field(default_factory=utc_now)
     custom: dict[str, Any] = field(default_factory=dict)
+    version: int = FIRST_VERSION
 
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {
@@ -97,6 +102,8 @@ class Job:
             "created_at": rfc3339(self.created_at),
             "custom": {"mh": {"id": self.jid, "deliveries": 0}} | self.custom,
         }
+        if self.version != FIRST_VERSION:
+            wire["custom"]["mh"] = wire["custom"]["mh"] | {"v": self.version}
         if self.at is not None:
             wire["at"] = rfc3339(self.at)
         return wire
@@ -167,6 +174,8 @@ def _check_fields(job: Job) -> None:
         raise InvalidJob(f"reserve_for of {job.jid} must be 1 to {MAX_RESERVE_FOR_S} s")
     if job.retry < -1:
         raise InvalidJob(f"retry of {job.jid} must be -1 (dead at once), 0 (discard) or more")
+    if job.version < FIRST_VERSION:
+        raise InvalidJob(f"version of {job.jid} must be {FIRST_VERSION} or more")
     check_queue_name(job.queue)
 
 

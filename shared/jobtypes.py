@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from shared.jobs import DEFAULT_QUEUE, DEFAULT_RESERVE_FOR_S, DEFAULT_RETRY
-from shared.urls import parse_url, shard_queue
+from shared.urls import FETCH_QUEUE, parse_url, shard_queue
 
 PARSE_QUEUE = "parse"
 
@@ -57,10 +57,12 @@ class ParseArguments(Arguments):
 
 @dataclass(slots=True, frozen=True)
 class JobType:
-    """`queue_of` chooses the queue of one job by its arguments and the number of shards."""
+    """`queues` are those from which it is consumed, in the notation of WORKER_QUEUES; `queue_of`
+    chooses one of them for a job by its arguments and the number of shards."""
 
     name: str
     arguments: type[Arguments]
+    queues: str
     queue_of: Callable[[Any, int], str]
     retry: int = DEFAULT_RETRY
     # Long enough for the slowest job of the type: a worker that dies holds a job for so long.
@@ -71,14 +73,23 @@ def _queue_of_fetch(arguments: FetchArguments, shards: int) -> str:
     return shard_queue(arguments.url, shards)
 
 
+def _always(queue: str) -> Callable[[Any, int], str]:
+    return lambda _arguments, _shards: queue
+
+
 JOB_TYPES = {
     kind.name: kind
     for kind in (
-        JobType("add", AddArguments, lambda _arguments, _shards: DEFAULT_QUEUE),
-        # Two hours; with Faktory's 25 a page that always answers 500 would be tried for weeks.
-        JobType("fetch", FetchArguments, _queue_of_fetch, retry=8, reserve_for_s=300),
+        JobType("add", AddArguments, DEFAULT_QUEUE, _always(DEFAULT_QUEUE)),
         JobType(
-            "parse", ParseArguments, lambda _arguments, _shards: PARSE_QUEUE, reserve_for_s=300
+            "fetch",
+            FetchArguments,
+            f"{FETCH_QUEUE}.*",
+            _queue_of_fetch,
+            # Two hours; with Faktory's 25 a page that always answers 500 would be tried for weeks.
+            retry=8,
+            reserve_for_s=300,
         ),
+        JobType("parse", ParseArguments, PARSE_QUEUE, _always(PARSE_QUEUE), reserve_for_s=300),
     )
 }

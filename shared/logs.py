@@ -1,35 +1,91 @@
-"""Logs for people and for machines: coloured lines on a terminal, JSON lines elsewhere."""
+"""Logs for people and for machines: coloured lines on a terminal, JSON lines elsewhere.
+
+Every line has timestamp, level, component and event, and the fields that its process fixed. What
+libraries log by `logging` looks the same.
+"""
 
 import logging
+import os
 import sys
 
 import structlog
 
 Logger = structlog.typing.FilteringBoundLogger
+EventDict = structlog.typing.EventDict
+
+# In this order, before everything else.
+FIRST_FIELDS = ("timestamp", "level", "component", "event")
 
 
-def configure_logs(level: str) -> None:
-    """Called once by each __main__; libraries only call `get_logger`."""
+def configure_logs(level: str, **fixed: str) -> None:
+    """Called once by each process before it logs; libraries only call `get_logger`.
+
+    `fixed` are fields of every line: service, and process_type and process_id where there are
+    several processes. The pid is added.
+    """
+    threshold = logging.getLevelNamesMapping()[level.upper()]
     is_terminal = sys.stderr.isatty()
-    renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+    processors: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer: structlog.typing.Processor
+    if is_terminal:
+        # Who sits there knows what was started; only which of its processes speaks is news.
+        processors.append(_FixedFields({k: v for k, v in fixed.items() if k == "process_id"}))
+        renderer = structlog.dev.ConsoleRenderer()
+    else:
+        processors += [
+            _FixedFields({**fixed, "pid": os.getpid()}),
             structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(
-            logging.getLevelNamesMapping()[level.upper()]
-        ),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        ]
+        renderer = structlog.processors.JSONRenderer()
+    structlog.configure(
+        processors=[*processors, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        # One write for a line: several processes share the file.
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
+    _take_in_libraries(threshold, processors, renderer)
 
 
 def get_logger(component: str) -> Logger:
     logger: Logger = structlog.get_logger(component=component)
     return logger
+
+
+class _FixedFields:
+    """A processor. A line's own field goes before a fixed one of the same name."""
+
+    def __init__(self, fixed: dict[str, object]) -> None:
+        self._fixed = fixed
+
+    def __call__(self, _logger: object, _method: str, event_dict: EventDict) -> EventDict:
+        first = {name: event_dict[name] for name in FIRST_FIELDS if name in event_dict}
+        return {**first, **self._fixed, **event_dict}
+
+
+def _take_in_libraries(
+    threshold: int,
+    processors: list[structlog.typing.Processor],
+    renderer: structlog.typing.Processor,
+) -> None:
+    """Their warnings and errors; what they say below that is about themselves."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[_name_component, *processors],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    # Not beside another one: a forked process has that of its parent.
+    root.handlers = [handler]
+    root.setLevel(max(threshold, logging.WARNING))
+
+
+def _name_component(_logger: object, _method: str, event_dict: EventDict) -> EventDict:
+    event_dict["component"] = event_dict["_record"].name
+    return event_dict

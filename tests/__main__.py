@@ -23,7 +23,7 @@ def main() -> int:
     parser.add_argument("--prove", action="store_true", help="long fault runs, ten times the jobs")
     arguments = parser.parse_args()
     if arguments.prove:
-        os.environ["MANYHANDS_PROVE"] = "1"
+        os.environ["TEST_PROVE"] = "1"
         table = ProofTable()
         code = pytest.main(["tests/acceptance", "-v", "-n", PROOFS_AT_ONCE], plugins=[table])
         table.write()

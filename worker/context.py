@@ -36,6 +36,11 @@ class JobContext:
         return self._delivery.deliveries
 
     @property
+    def version(self) -> int:
+        """Of the payload: never newer than the handler's `@job(version=…)`, but maybe older."""
+        return self._delivery.version
+
+    @property
     def deadline(self) -> float:
         """When the job is cancelled, on the event loop's clock (`loop.time()`)."""
         return self._delivery.deadline

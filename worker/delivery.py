@@ -15,12 +15,13 @@ from shared.faktory.codec import as_json_text
 from shared.jobs import (
     DEFAULT_RESERVE_FOR_S,
     DEFAULT_RETRY,
+    FIRST_VERSION,
     MIN_RESERVE_FOR_S,
     new_jid,
     rfc3339,
     utc_now,
 )
-from worker.outcomes import Retry
+from worker.outcomes import Defer, PutBack, Retry
 
 # Time to report a result before the reservation ends: a share of it, within limits.
 MARGIN_SHARE = 0.1
@@ -30,8 +31,9 @@ MAX_MARGIN_S = 15.0
 class Delivery:
     """One job that the server reserved for us.
 
-    `deadline` and `reserved_until` are on the loop's clock. Mutable: the task that runs it, why
-    it was cancelled, the jids of copies that arrived meanwhile, and whether it is settled.
+    `deadline` and `reserved_until` are on the loop's clock; `stage` is a number of this process's
+    source. Mutable: the task that runs it, why it was cancelled, the jids of copies that arrived
+    meanwhile, and whether it is settled.
     """
 
     __slots__ = (
@@ -46,7 +48,9 @@ class Delivery:
         "jobtype",
         "payload",
         "reserved_until",
+        "stage",
         "task",
+        "version",
     )
 
     def __init__(self, payload: bytes, fields: dict[str, Any], reserved_after: float) -> None:
@@ -54,15 +58,21 @@ class Delivery:
         self.jid: str = fields["jid"]
         self.jobtype: str = fields["jobtype"]
         self.args: list[Any] = fields["args"]
-        identity = _identity(fields)
-        self.id: str = identity.get("id", self.jid)
+        ours = _ours(fields)
+        self.id: str = self.jid
         # How often it was handed out before, by put-backs and by failures, and now once more.
-        self.deliveries: int = identity.get("deliveries", 0) + 1
+        self.deliveries: int = 1
+        if _is_identity(ours):
+            self.id = ours["id"]
+            self.deliveries += ours["deliveries"]
+        version = ours.get("v", FIRST_VERSION)
+        self.version: int = version if type(version) is int else FIRST_VERSION
         if "failure" in fields:
             self.deliveries += _retry_count(fields["failure"]) + 1
         reserve_for_s = max(fields.get("reserve_for") or DEFAULT_RESERVE_FOR_S, MIN_RESERVE_FOR_S)
         self.reserved_until = reserved_after + reserve_for_s
         self.deadline = self.reserved_until - min(MAX_MARGIN_S, MARGIN_SHARE * reserve_for_s)
+        self.stage = 0
         self.task: asyncio.Task[None] | None = None
         self.cancel_reason = ""
         self.copies: list[Delivery] | None = None
@@ -79,6 +89,15 @@ def parse_delivery(payload: bytes, reserved_after: float) -> Delivery:
     if not (isinstance(delivery.jid, str) and isinstance(delivery.args, list)):
         raise ProtocolError(f"a job without jid or args: {payload[:200]!r}")
     return delivery
+
+
+def fresh_copy(delivery: Delivery, outcome: Retry | Defer | PutBack) -> bytes | None:
+    """What is queued when a job is to run again; None when it has no retry left."""
+    if isinstance(outcome, Retry):
+        return retry_copy(delivery, outcome)
+    if isinstance(outcome, Defer):
+        return deferred_copy(delivery, outcome.until)
+    return put_back_copy(delivery)
 
 
 def put_back_copy(delivery: Delivery) -> bytes:
@@ -120,15 +139,15 @@ def retry_copy(delivery: Delivery, retry: Retry) -> bytes | None:
 def _fresh(delivery: Delivery) -> dict[str, Any]:
     """Every field as it came, but a new jid: the ACK of the old one must not clear the new."""
     fields: dict[str, Any] = orjson.loads(delivery.payload)
-    identity = _identity(fields)
+    ours = _ours(fields)
     fields["jid"] = new_jid()
     fields.pop("enqueued_at", None)
     fields.pop("at", None)
     custom = fields.get("custom")
     if not isinstance(custom, dict):
         custom = {}
-    deliveries = identity.get("deliveries", 0) + 1
-    fields["custom"] = custom | {"mh": identity | {"id": delivery.id, "deliveries": deliveries}}
+    deliveries = ours["deliveries"] + 1 if _is_identity(ours) else 1
+    fields["custom"] = custom | {"mh": ours | {"id": delivery.id, "deliveries": deliveries}}
     return fields
 
 
@@ -137,15 +156,14 @@ def _retry_count(failure: object) -> int:
     return int(failure.get("retry_count", 0)) if isinstance(failure, dict) and failure else -1
 
 
-def _identity(fields: dict[str, Any]) -> dict[str, Any]:
+def _ours(fields: dict[str, Any]) -> dict[str, Any]:
     """`custom.mh`, unless somebody else put something strange there."""
     custom = fields.get("custom")
     mh = custom.get("mh") if isinstance(custom, dict) else None
-    if (
-        isinstance(mh, dict)
-        and isinstance(mh.get("id"), str)
-        and mh["id"]
-        and isinstance(mh.get("deliveries"), int)
-    ):
-        return mh
-    return {}
+    return mh if isinstance(mh, dict) else {}
+
+
+def _is_identity(ours: dict[str, Any]) -> bool:
+    """Other producers may say a version there and nothing else."""
+    name = ours.get("id")
+    return isinstance(name, str) and name != "" and isinstance(ours.get("deliveries"), int)

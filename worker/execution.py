@@ -4,13 +4,21 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from datetime import timedelta
 from typing import Any, Protocol
 
+from shared.jobs import utc_now
+from shared.logs import get_logger
 from worker.context import JobContext
 from worker.delivery import Delivery
 from worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
 from worker.registry import Handler, Registry
 from worker.source import Source
+
+# A job that is too new for its handler comes back after a second, while its worker is being
+# replaced; later each time, if nobody replaces it.
+TOO_NEW_AGAIN_S = 1.0
+TOO_NEW_AT_MOST_S = 30.0
 
 
 class Middleware(Protocol):
@@ -29,7 +37,7 @@ class Sink(Protocol):
 
 
 class Execution:
-    """Runs jobs. State: none of its own; `on_ended` frees the slot."""
+    """Runs jobs; `on_ended` frees the slot. State: the types of which a job was too new."""
 
     def __init__(
         self,
@@ -46,6 +54,8 @@ class Execution:
         self._middleware = middleware
         self._threads = threads
         self._sink = sink
+        self._too_new: set[str] = set()
+        self._log = get_logger("execution")
 
     async def run_one(self, delivery: Delivery, on_ended: Callable[[Delivery], None]) -> None:
         """handler → records durable → children queued → settled. Every path ends in one settle."""
@@ -57,6 +67,8 @@ class Execution:
             handler = self._registry.get(delivery.jobtype)
             if handler is None:
                 outcome = Failed("UnknownJobType", f"no handler for {delivery.jobtype!r} here")
+            elif delivery.version > handler.version:
+                outcome = self._leave_to_a_newer_one(delivery, handler)
             else:
                 context = self._context(handler, delivery)
                 arguments = handler.arguments(delivery.args, context)
@@ -92,6 +104,18 @@ class Execution:
             await self._source.settle(delivery, outcome)
         for middleware in self._middleware:
             middleware.job_ended(delivery, outcome, took_s)
+
+    def _leave_to_a_newer_one(self, delivery: Delivery, handler: Handler) -> Defer:
+        if delivery.jobtype not in self._too_new:
+            self._too_new.add(delivery.jobtype)
+            self._log.warning(
+                "jobs with a newer payload than this worker knows are left to another",
+                jobtype=delivery.jobtype,
+                version=delivery.version,
+                known=handler.version,
+            )
+        after_s = min(TOO_NEW_AT_MOST_S, TOO_NEW_AGAIN_S * delivery.deliveries)
+        return Defer(utc_now() + timedelta(seconds=after_s))
 
     def _context(self, handler: Handler, delivery: Delivery) -> JobContext | None:
         if not handler.wants_context:

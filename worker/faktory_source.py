@@ -1,37 +1,35 @@
 """Jobs from a Faktory server (or our broker): many slots over few sockets.
 
-Owns the lanes of one process and the window over them. Everything runs in the loop's thread;
-`_pump` is scheduled at most once per loop turn and sends all FETCHes that the window allows.
+Owns the lanes of one process: the stages' fetch lanes and the command lanes that all stages share.
+Everything runs in the loop's thread; `_pump` is scheduled at most once per loop turn and sends all
+FETCHes that the scheduler and the stages' windows allow.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import orjson
 
 from shared.errors import FaktoryError, ProtocolError
 from shared.faktory import codec
 from shared.faktory.client import FaktoryVerbs
-from shared.faktory.codec import ErrorReply, Reply
+from shared.faktory.codec import Reply
 from shared.faktory.dialer import Dialer
-from shared.faktory.lanes import Command, CommandLanes, FetchEvents, FetchLane
+from shared.faktory.lanes import Command, CommandLanes, FetchLane
 from shared.jobs import Job
 from shared.logs import get_logger
 from shared.sizing import GATHER_S
+from worker import scheduler
 from worker.delivery import Delivery, parse_delivery
-from worker.drain import LaneDrain, should_linger
-from worker.lane_plan import LanePlan, plan_broker_lanes, plan_lanes
+from worker.lane_plan import LanePlan, plan_broker_lanes, plan_lanes, split_lanes
+from worker.link import Pushed
 from worker.outcomes import Failed, Outcome, PutBack
 from worker.queues import QueueOrder
 from worker.results import Results
 from worker.settlement import Settlement, repeat
-from worker.window import (
-    BROKER_DEPTH_PER_LANE,
-    BROKER_RESULTS_PER_LANE,
-    Window,
-    spread,
-)
+from worker.stage_lanes import StageLanes
+from worker.stages import Stage
 
 TICK_S = 0.5
 BEATS_REMEMBERED = 4
@@ -39,26 +37,36 @@ BEATS_REMEMBERED = 4
 MAX_HELD_BYTES = 256 * 1024 * 1024
 
 
-class FaktorySource(FetchEvents):
-    """A `Source`. State: the lanes, the window, the results on their way, and the drain if one
-    has begun."""
+class FaktorySource:
+    """A `Source`, and the owner of the stages' lanes. State: the stages, the results on their way,
+    and the drain if one has begun."""
 
     def __init__(
-        self, dialer: Dialer, queues: QueueOrder, *, slots: int, idle_fetches: int, connections: int
+        self,
+        dialer: Dialer,
+        stages: Mapping[Stage, QueueOrder],
+        *,
+        slots: int,
+        idle_fetches: int,
+        connections: int,
+        on_lanes_changed: Callable[[], None] = lambda: None,
     ) -> None:
         # Kept: asking for the running loop costs a system call each time (CPython 3.11).
         self._loop = asyncio.get_running_loop()
-        self.window = Window(slots=slots, idle_fetches=idle_fetches)
+        self.slots = slots
+        self.stages = [
+            StageLanes(stage, order, self, slots=slots, idle_fetches=idle_fetches)
+            for stage, order in stages.items()
+        ]
+        self.pushed = {stage.feeds: Pushed() for stage in stages if stage.feeds}
         self.commands = CommandLanes(dialer, 1)
-        self.results = Results(self.commands, self._schedule_pump)
-        self.lanes: list[FetchLane] = []
+        self.results = Results(self.commands, self.fetches_changed)
         self._verbs = FaktoryVerbs(self.commands)
         self._settlement = Settlement(self._verbs, self.results)
         self._dialer = dialer
-        self._fetch_lines = queues.fetch_lines()
         self._connections = connections
+        self._on_lanes_changed = on_lanes_changed
         self._deliver: Callable[[Delivery], None] = _refuse_delivery
-        self._up: list[FetchLane] = []
         self._beats_took_s: deque[float] = deque(maxlen=BEATS_REMEMBERED)
         self._pump_is_scheduled = False
         # Known once it is connected, and remembered: a crash breaks all connections at once.
@@ -67,10 +75,8 @@ class FaktorySource(FetchEvents):
         # Their jids; what a result was sent for is known to `results`.
         self._in_hand: set[str] = set()
         self._is_reading = True
-        self._job_arrived_at = 0.0
-        self._drains: dict[FetchLane, LaneDrain] | None = None
-        self._drained = asyncio.Event()
         self._drain_task: asyncio.Task[None] | None = None
+        self._drained = asyncio.Event()
         self._closed = asyncio.Event()
         self._log = get_logger("source")
 
@@ -84,8 +90,8 @@ class FaktorySource(FetchEvents):
             keepers.append(tasks.create_task(self._tick(), name="tick"))
             await self._closed.wait()
             self.commands.close()
-            for lane in self.lanes:
-                lane.close()
+            for stage in self.stages:
+                stage.close()
             for keeper in keepers:
                 keeper.cancel()
 
@@ -94,8 +100,8 @@ class FaktorySource(FetchEvents):
         self._in_hand.discard(delivery.jid)
         if not self._is_reading and self._held_bytes < MAX_HELD_BYTES // 2:
             self._set_reading(True)
-        self.window.job_ended()
-        self._schedule_pump()
+        self.stages[delivery.stage].window.job_ended()
+        self.fetches_changed()
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         if isinstance(outcome, PutBack) and self._drain_task is not None:
@@ -107,6 +113,10 @@ class FaktorySource(FetchEvents):
 
     async def push(self, jobs: Sequence[Job]) -> None:
         await self._settlement.push(jobs)
+        for job in jobs:
+            if (pushed := self.pushed.get(job.queue)) is not None:
+                size = len(orjson.dumps(job.args))
+                self.pushed[job.queue] = Pushed(pushed.jobs + 1, pushed.bytes + size)
 
     async def quiet(self) -> None:
         if self._drain_task is None:
@@ -119,75 +129,91 @@ class FaktorySource(FetchEvents):
     def close(self) -> None:
         self._closed.set()
 
+    # The supervisor's view
+
+    @property
+    def is_connected(self) -> bool:
+        return self.commands.is_up and any(stage.up for stage in self.stages)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    def fetch_silence_s(self, now: float) -> float:
+        return max(stage.silence_s(now) for stage in self.stages)
+
+    def told_backlog(self, queues: Mapping[str, int], paces: Mapping[str, float]) -> None:
+        """How many jobs wait in which queue, and how fast each stage may go."""
+        for stage in self.stages:
+            stage.backlog = sum(queues.get(name, 0) for name in stage.queues)
+            stage.pace = paces.get(stage.stage.name, 1.0)
+        self.fetches_changed()
+
     # Heartbeat's view (called in the loop's thread, except `worker_ids`)
 
     def worker_ids(self) -> list[str]:
         """The ids to beat for; read by the heartbeat's thread."""
-        return [lane.wid for lane in tuple(self._up)]
+        return [lane.wid for stage in self.stages for lane in tuple(stage.up)]
 
     def worker_unknown(self, wid: str) -> None:
         """The server forgot this id: connect that lane anew, under a new one."""
-        for lane in self._up:
+        for lane in self._up():
             if lane.wid == wid and lane.connection is not None:
                 lane.connection.close("the server forgot our worker id")
                 return
 
     def beat_took(self, round_trip_s: float) -> None:
         self._beats_took_s.append(round_trip_s)
-        self._measure_round_trip()
+        for stage in self.stages:
+            stage.measure_round_trip(self._beats_took_s)
 
-    # FetchEvents
+    # StageOwner
 
-    def lane_up(self, lane: FetchLane) -> None:
-        self._up.append(lane)
-        self._set_reading(self._is_reading)
-        self._lanes_changed()
-
-    def lane_down(self, lane: FetchLane, wid: str, unanswered: int) -> None:
-        self._up.remove(lane)
-        self.window.lane_lost(unanswered)
-        if self._drains is not None:
-            self._drain_of(lane).is_over = True
-            self._check_drained()
-        if not self._closed.is_set():
-            self.commands.submit(Command(self._retire_line(wid), _ignore_reply, is_kept=True))
-        self._lanes_changed()
-
-    def fetch_answered(self, lane: FetchLane, reply: Reply, reserved_after: float) -> None:
-        now = self._loop.time()
-        if isinstance(reply, bytes):
-            self._job_arrived(reply, reserved_after, now)
-        elif isinstance(reply, ErrorReply):
-            if not self.window.is_held(now):
-                self._log.warning("the server refused a FETCH", reason=reply.text)
-            self.window.error_answer(now)
-        else:
-            self.window.empty_answer()
-        if self._drains is not None:
-            self._drain_of(lane).answered(
-                now,
-                lane.outstanding,
-                was_empty=not isinstance(reply, bytes),
-                round_trip_s=lane.round_trip_s,
-            )
-            self._check_drained()
-        self._schedule_pump()
-
-    # Inside
-
-    def _job_arrived(self, payload: bytes, reserved_after: float, now: float) -> None:
-        self.window.job_arrived(now)
-        self._job_arrived_at = now
+    def job_answered(self, stage: StageLanes, payload: bytes, reserved_after: float) -> None:
         try:
             delivery = parse_delivery(payload, reserved_after)
         except ProtocolError as error:
-            self._refuse_unreadable(payload, error)
+            self._refuse_unreadable(stage, payload, error)
             return
+        if stage is not self.stages[0]:
+            delivery.stage = self.stages.index(stage)
         self._held_bytes += len(payload)
         self._in_hand.add(delivery.jid)
         if self._is_reading and self._held_bytes > MAX_HELD_BYTES:
             self._set_reading(False)
         self._deliver(delivery)
+
+    def fetches_changed(self) -> None:
+        """Schedule the pump, once."""
+        if self._pump_is_scheduled:
+            return
+        self._pump_is_scheduled = True
+        if any(stage.window.is_busy for stage in self.stages):
+            self._loop.call_later(self._gather_s(), self._pump)
+        else:
+            self._loop.call_soon(self._pump)
+
+    def lanes_changed(self, stage: StageLanes) -> None:
+        stage.measure_round_trip(self._beats_took_s)
+        self._set_reading(self._is_reading)
+        self._on_lanes_changed()
+        self.fetches_changed()
+
+    def lane_broke(self, wid: str) -> None:
+        if not self._closed.is_set():
+            self.commands.submit(Command(self._retire_line(wid), _ignore_reply, is_kept=True))
+
+    # Inside
+
+    def _up(self) -> list[FetchLane]:
+        return [lane for stage in self.stages for lane in stage.up]
+
+    def _gather_s(self) -> float:
+        if not self._is_broker:
+            return GATHER_S
+        # Our broker takes many lines at a time anyway; longer than its answer takes, the wait
+        # would leave it idle.
+        return min(GATHER_S, *(stage.window.round_trip_s for stage in self.stages))
 
     def _retire_line(self, wid: str) -> bytes:
         """What to tell the server of a fetch lane that broke."""
@@ -197,8 +223,8 @@ class FaktorySource(FetchEvents):
         # Its FETCHes live on at the server; silence the id before they take jobs.
         return codec.beat(wid, state="quiet")
 
-    def _refuse_unreadable(self, payload: bytes, error: ProtocolError) -> None:
-        self.window.job_ended()
+    def _refuse_unreadable(self, stage: StageLanes, payload: bytes, error: ProtocolError) -> None:
+        stage.window.job_ended()
         self._log.error("a job cannot be read", reason=str(error))
         try:
             jid = orjson.loads(payload)["jid"]
@@ -207,32 +233,22 @@ class FaktorySource(FetchEvents):
         if isinstance(jid, str):
             self.results.fail(jid, Failed("UnreadableJob", str(error)))
 
-    def _schedule_pump(self) -> None:
-        if self._pump_is_scheduled:
-            return
-        self._pump_is_scheduled = True
-        if self.window.is_busy:
-            # Our broker takes many lines at a time anyway; longer than its answer takes, the wait
-            # would leave it idle.
-            wait_s = min(GATHER_S, self.window.round_trip_s) if self._is_broker else GATHER_S
-            self._loop.call_later(wait_s, self._pump)
-        else:
-            self._loop.call_soon(self._pump)
-
     def _pump(self) -> None:
         """Send the results and the FETCHes that have come together."""
         self._pump_is_scheduled = False
         now = self._loop.time()
         self.results.send_collected()
-        credits = self.window.credits(now, self.results.unanswered)
-        if not credits:
+        lanes = sum(stage.window.lanes for stage in self.stages)
+        if not lanes:
             return
-        up = self._up
-        shares = spread(credits, [lane.outstanding for lane in up])
-        for lane, share in zip(up, shares, strict=True):
-            for _ in range(share):
-                lane.fetch(next(self._fetch_lines), now)
-        self.window.sent(credits)
+        # Results are reported for all stages together; each window counts its lanes' share.
+        unanswered = self.results.unanswered
+        views = [stage.view(now, unanswered * stage.window.lanes // lanes) for stage in self.stages]
+        for stage, count in zip(self.stages, scheduler.credits(self.slots, views), strict=True):
+            if count:
+                stage.fetch(count, now)
+                # A burst may have been cut short: what is left follows with the next one.
+                self.fetches_changed()
 
     async def _open_lanes(
         self, tasks: asyncio.TaskGroup, keepers: list[asyncio.Task[None]]
@@ -240,21 +256,21 @@ class FaktorySource(FetchEvents):
         plan = await self._plan()
         for number, lane in enumerate(self.commands.grow(plan.command - 1), start=1):
             keepers.append(tasks.create_task(lane.run(), name=f"command-{number}"))
-        self.lanes = [FetchLane(self._dialer, self) for _ in range(plan.fetch)]
-        self.window.planned_lanes = plan.fetch
-        for number, fetch_lane in enumerate(self.lanes):
-            keepers.append(tasks.create_task(fetch_lane.run(), name=f"fetch-{number}"))
+        shares = split_lanes(plan.fetch, [stage.stage.weight for stage in self.stages])
+        for stage, share in zip(self.stages, shares, strict=True):
+            lanes = stage.open_lanes(self._dialer, share, is_broker=self._is_broker)
+            for number, fetch_lane in enumerate(lanes):
+                name = f"fetch-{stage.stage.name}-{number}"
+                keepers.append(tasks.create_task(fetch_lane.run(), name=name))
 
     async def _plan(self) -> LanePlan:
         info = await repeat(self._verbs.info)
         self._is_broker = self.commands.is_our_broker
         if self._is_broker:
-            self.window.depth_per_lane = BROKER_DEPTH_PER_LANE
-            self.window.results_per_lane = BROKER_RESULTS_PER_LANE
-            return plan_broker_lanes(self._connections, self.window.slots)
+            return plan_broker_lanes(self._connections, self.slots, len(self.stages))
         used = int(info.get("server", {}).get("connections", 0))
-        plan = plan_lanes(self._connections, self.window.slots, used)
-        wanted = plan_lanes(self._connections, self.window.slots, 0)
+        plan = plan_lanes(self._connections, self.slots, used)
+        wanted = plan_lanes(self._connections, self.slots, 0)
         if plan != wanted:
             self._log.warning(
                 f"the server has {used} connections already: taking {plan.connections} "
@@ -268,23 +284,13 @@ class FaktorySource(FetchEvents):
             now = self._loop.time()
             self.commands.close_overdue(now)
             self.commands.send_waiting()
-            for lane in tuple(self._up):
-                lane.close_if_overdue(now)
-            self._schedule_pump()
-
-    def _lanes_changed(self) -> None:
-        self.window.lanes = len(self._up)
-        self._measure_round_trip()
-        self._schedule_pump()
-
-    def _measure_round_trip(self) -> None:
-        # The quickest of several is the one that waited least for our own processor.
-        handshake_s = min((lane.round_trip_s for lane in self._up), default=0.0)
-        self.window.round_trip_s = max(handshake_s, min(self._beats_took_s, default=0.0))
+            for stage in self.stages:
+                stage.close_overdue(now)
+            self.fetches_changed()
 
     def _set_reading(self, is_reading: bool) -> None:
         self._is_reading = is_reading
-        for lane in self._up:
+        for lane in self._up():
             if lane.connection is not None:
                 if is_reading:
                     lane.connection.resume_reading()
@@ -292,38 +298,11 @@ class FaktorySource(FetchEvents):
                     lane.connection.pause_reading()
 
     async def _drain(self) -> None:
-        self.window.is_open = False
-        self._drains = {lane: LaneDrain() for lane in self.lanes}
-        started_at = self._loop.time()
-        round_trip_s = self.window.round_trip_s
-        while should_linger(  # noqa: ASYNC110 - the rule depends on time as well
-            self._loop.time(), started_at, self._job_arrived_at, self._deepest(), round_trip_s
-        ):
-            await asyncio.sleep(0.02)
-        owing = [lane for lane in self._up if lane.outstanding]
-        self._check_drained()
-        await asyncio.gather(*(self._quiet_lane(lane) for lane in owing))
-        await self._drained.wait()
-
-    def _deepest(self) -> int:
-        return max((lane.outstanding for lane in self._up), default=0)
+        await asyncio.gather(*(stage.drain(self._quiet_lane) for stage in self.stages))
+        self._drained.set()
 
     async def _quiet_lane(self, lane: FetchLane) -> None:
-        try:
-            await self._verbs.beat(lane.wid, state="quiet")
-        except FaktoryError as error:
-            # Then only the answers themselves can tell: each FETCH ends within its 2 s.
-            self._log.warning("a lane could not be quieted", reason=str(error))
-        else:
-            self._drain_of(lane).quieted_at = self._loop.time()
-
-    def _drain_of(self, lane: FetchLane) -> LaneDrain:
-        assert self._drains is not None
-        return self._drains.setdefault(lane, LaneDrain())
-
-    def _check_drained(self) -> None:
-        if all(self._drain_of(lane).is_over or not lane.outstanding for lane in self._up):
-            self._drained.set()
+        await self._verbs.beat(lane.wid, state="quiet")
 
 
 def _refuse_delivery(_delivery: Delivery) -> None:

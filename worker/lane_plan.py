@@ -7,6 +7,7 @@ everybody together, so a fleet that nears that gets fewer. Our broker has no suc
 many commands at a time: there a handful of sockets carries everything, many lines to a read.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 # A Faktory server refuses the next one; producers and other clients need some of them.
@@ -36,7 +37,17 @@ def plan_lanes(share: int, slots: int, server_connections: int) -> LanePlan:
     return LanePlan(fetch=fetch, command=command)
 
 
-def plan_broker_lanes(share: int, slots: int) -> LanePlan:
-    """Two of each kind, so that one that breaks does not stop the worker."""
+def plan_broker_lanes(share: int, slots: int, stages: int = 1) -> LanePlan:
+    """Two of each kind, so that one that breaks does not stop the worker; to fetch, two for each
+    stage."""
     plan = plan_lanes(share, slots, 0)
-    return LanePlan(min(plan.fetch, BROKER_LANES), min(plan.command, BROKER_LANES))
+    return LanePlan(min(plan.fetch, BROKER_LANES * stages), min(plan.command, BROKER_LANES))
+
+
+def split_lanes(fetch: int, weights: Sequence[int]) -> list[int]:
+    """Fetch lanes for each stage, by weight, at least one each: then there may be more in all."""
+    total = sum(weights)
+    shares = [max(1, fetch * weight // total) for weight in weights]
+    for stage in sorted(range(len(weights)), key=lambda at: -weights[at]):
+        shares[stage] += 1 if sum(shares) < fetch else 0
+    return shares

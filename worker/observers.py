@@ -1,10 +1,41 @@
 """The middleware that comes with the worker: one for logs, one for figures."""
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 
 from shared.logs import get_logger
 from worker.delivery import Delivery
-from worker.outcomes import Failed, Outcome
+from worker.outcomes import (
+    PUT_BACK,
+    Dead,
+    Defer,
+    Done,
+    Drop,
+    Failed,
+    Outcome,
+    PutBack,
+    Retry,
+)
+
+# Upper bounds of the durations' buckets, in seconds.
+DURATION_BOUNDS_S = (
+    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
+    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
+)
+OUTCOME_NAMES: dict[type, str] = {
+    Done: "done",
+    PutBack: "put_back",
+    Failed: "failed",
+    Retry: "retry",
+    Defer: "defer",
+    Drop: "drop",
+    Dead: "dead",
+}
+# Anybody who can push can invent names of job types; each would be kept and shown for ever.
+MOST_JOBTYPES = 200
+LONGEST_JOBTYPE = 100
+OTHER_JOBTYPES = "(other)"
 
 
 class JobLog:
@@ -30,22 +61,51 @@ class JobLog:
             self._log.debug("ended", id=delivery.id, outcome=type(outcome).__name__, took_s=took_s)
 
 
+@dataclass(slots=True)
+class JobtypeFigures:
+    """`buckets` are by DURATION_BOUNDS_S and one for what took longer."""
+
+    outcomes: defaultdict[type, int] = field(default_factory=lambda: defaultdict(int))
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
+    seconds: float = 0.0
+
+    def by_outcome(self) -> Counter[str]:
+        totals: Counter[str] = Counter()
+        for outcome, count in self.outcomes.items():
+            totals[_outcome_name(outcome)] += count
+        return totals
+
+
 class JobFigures:
-    """Plain counters: jobs by type and outcome, seconds by type."""
+    """Plain counters by job type: this is done for every job, so it must cost next to nothing."""
 
     def __init__(self) -> None:
-        self.jobs: Counter[tuple[str, str]] = Counter()
-        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.jobtypes: dict[str, JobtypeFigures] = {}
 
     def job_started(self, delivery: Delivery) -> None:
         """Jobs in hand are counted where they are held."""
 
     def job_ended(self, delivery: Delivery, outcome: Outcome, took_s: float) -> None:
-        self.jobs[delivery.jobtype, type(outcome).__name__] += 1
-        self.seconds[delivery.jobtype] += took_s
+        figures = self.jobtypes.get(delivery.jobtype) or self._figures_of_new(delivery.jobtype)
+        figures.outcomes[type(outcome)] += 1
+        # One that was put back has not come to its end, or not even to its start.
+        if outcome is not PUT_BACK:
+            figures.buckets[bisect_left(DURATION_BOUNDS_S, took_s)] += 1
+            figures.seconds += took_s
 
     def by_outcome(self) -> dict[str, int]:
         totals: Counter[str] = Counter()
-        for (_, outcome), count in self.jobs.items():
-            totals[outcome] += count
+        for figures in self.jobtypes.values():
+            totals.update(figures.by_outcome())
         return dict(totals)
+
+    def _figures_of_new(self, jobtype: str) -> JobtypeFigures:
+        name = jobtype[:LONGEST_JOBTYPE]
+        if name not in self.jobtypes and len(self.jobtypes) >= MOST_JOBTYPES:
+            name = OTHER_JOBTYPES
+        return self.jobtypes.setdefault(name, JobtypeFigures())
+
+
+def _outcome_name(outcome: type) -> str:
+    """A handler may raise its own kind of Retry."""
+    return next(OUTCOME_NAMES[kind] for kind in outcome.__mro__ if kind in OUTCOME_NAMES)

@@ -1,4 +1,4 @@
-"""One worker process: builds the parts, runs them, and stops them in order.
+"""One worker process, a child of the supervisor: builds the parts, runs them, stops them in order.
 
 Stop order: ask for no more jobs → let handlers finish → put back what is left → wait until every
 result is answered → close the lanes → end the heartbeat → close what handlers and sinks had open.
@@ -9,62 +9,91 @@ import importlib
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from shared.errors import ConfigError, ManyhandsError
 from shared.faktory.dialer import Dialer
 from shared.faktory.handshake import parse_url
 from shared.logs import get_logger
-from shared.settings import CrawlSettings, FaktorySettings, SinkSettings, WorkerSettings
+from shared.settings import Settings
+from worker.child_link import ChildLink
 from worker.consumer import CANCEL_GRACE_S, Consumer
 from worker.execution import Execution, Middleware
 from worker.faktory_source import FaktorySource
+from worker.figures import ProcessFigures
+from worker.fork_safety import AT_ONCE
 from worker.heartbeat import Heartbeat, HeartbeatEvents
+from worker.link import (
+    FIGURES_S,
+    TURN_S,
+    Backlog,
+    Ready,
+    StageReport,
+    StageTurn,
+    Turn,
+)
+from worker.loop_lag import LoopLag
 from worker.observers import JobFigures, JobLog
 from worker.queues import QueueOrder
 from worker.registry import REGISTRY
 from worker.resources import RESOURCES
 from worker.sinks.ndjson import NdjsonSink
+from worker.stages import ProcessGroup, resolve_stages
+from worker.task_dump import describe_tasks
 
 MOST_THREADS = 32
 THREAD_NAME = "handler"
-REPORT_EVERY_S = 10.0
 # Kept of the shutdown time-out for putting back and for the last answers.
 REPORTING_TIME_S = 4.0
+READY_LOOK_S = 0.05
 
 
 class WorkerProcess:
     """The composition root. State: the parts, and how far the stop has come."""
 
     def __init__(
-        self,
-        faktory: FaktorySettings,
-        settings: WorkerSettings,
-        crawl: CrawlSettings,
-        sinks: SinkSettings,
+        self, settings: Settings, group: ProcessGroup, connections: int, parent: Connection
     ) -> None:
-        self._settings = settings
+        self._settings = settings.worker
         self._loop = asyncio.get_running_loop()
         self._log = get_logger("worker")
-        self.figures = JobFigures()
-        self._dialer = Dialer(parse_url(faktory.url), faktory.ca_file)
+        self._jobs = JobFigures()
+        stages = resolve_stages(
+            group, settings.worker.queues, REGISTRY.queues_by_type(), settings.stages
+        )
+        self._dialer = Dialer(parse_url(settings.faktory.url), settings.faktory.ca_file)
         self.source = FaktorySource(
             self._dialer,
-            QueueOrder.parse(settings.queues, crawl.shards),
-            slots=settings.concurrency,
-            idle_fetches=settings.idle_fetches,
-            connections=faktory.connections,
+            {stage: QueueOrder.parse(stage.queues, settings.crawl.shards) for stage in stages},
+            slots=group.slots,
+            idle_fetches=settings.worker.idle_fetches,
+            connections=connections,
+            on_lanes_changed=self._tell_turn_soon,
         )
         self._threads = ThreadPoolExecutor(
-            min(settings.concurrency, MOST_THREADS), thread_name_prefix=THREAD_NAME
+            min(group.slots, MOST_THREADS), thread_name_prefix=THREAD_NAME
         )
-        middleware: list[Middleware] = [self.figures]
-        if settings.log_level.lower() == "debug":
+        middleware: list[Middleware] = [self._jobs]
+        if settings.worker.log_level.lower() == "debug":
             middleware.append(JobLog())
-        self._sink = NdjsonSink.open(sinks.ndjson) if sinks.ndjson is not None else None
+        ndjson = settings.sink.ndjson
+        self._sink = NdjsonSink.open(ndjson) if ndjson is not None else None
         execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sink)
         self.consumer = Consumer(self.source, execution)
         self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
+        self._lag = LoopLag()
+        self._figures = ProcessFigures(
+            self._jobs, self.source, self.consumer, self._dialer, self._lag
+        )
+        self._link = ChildLink(
+            parent,
+            self._told_backlog,
+            self._parent_gone,
+            exit_within_s=settings.worker.shutdown_timeout,
+        )
+        self._is_turn_due = False
+        self.is_stopped_by_server = False
         self._stop_asked = asyncio.Event()
         self._quiet_task: asyncio.Task[None] | None = None
 
@@ -72,13 +101,17 @@ class WorkerProcess:
         """Work until told to stop; True when nothing was left behind."""
         self._listen_to_signals()
         self._announce()
+        self._link.start()
+        self._lag.start()
         self._heartbeat.start()
         try:
             async with asyncio.TaskGroup() as tasks:
                 side_tasks = [
                     tasks.create_task(self.source.run(self.consumer.deliver), name="source"),
                     tasks.create_task(self.consumer.watch_deadlines(), name="deadlines"),
-                    tasks.create_task(self._report(), name="report"),
+                    tasks.create_task(self._tell_ready(), name="ready"),
+                    tasks.create_task(self._tell_turns(), name="turns"),
+                    tasks.create_task(self._tell_figures(), name="figures"),
                 ]
                 await self._stop_asked.wait()
                 is_clean = await self._stop()
@@ -89,9 +122,12 @@ class WorkerProcess:
             raise first_cause(group) from group
         finally:
             self._heartbeat.stop()
+            self._lag.stop()
             self._threads.shutdown(wait=False, cancel_futures=True)
             await self._close_resources()
-        self._log.info("stopped", is_clean=is_clean, **self.figures.by_outcome())
+            self._link.tell(self._figures.snapshot())
+            self._link.close()
+        self._log.info("stopped", is_clean=is_clean, **self._jobs.by_outcome())
         return is_clean
 
     def quiet(self) -> None:
@@ -102,13 +138,17 @@ class WorkerProcess:
             self._quiet_task = asyncio.create_task(self.source.quiet(), name="quiet")
 
     def terminate(self) -> None:
-        if self._stop_asked.is_set():
-            self._log.warning("asked to stop again: putting back what still runs")
-            self.consumer.stop_now()
-            return
-        self._log.info("stopping", jobs_in_hand=len(self.consumer.in_hand))
-        self._heartbeat.state = "quiet"
-        self._stop_asked.set()
+        """Finish or put back every job, and end. Asked twice is asked once."""
+        if not self._stop_asked.is_set():
+            self._log.info("stopping", jobs_in_hand=len(self.consumer.in_hand))
+            self._heartbeat.state = "quiet"
+            self._stop_asked.set()
+
+    def terminate_at_once(self) -> None:
+        """The same, and wait for no handler any longer."""
+        self.terminate()
+        self._log.warning("putting back what still runs")
+        self.consumer.stop_now()
 
     async def _stop(self) -> bool:
         finish_by = self._loop.time() + self._settings.shutdown_timeout
@@ -134,8 +174,12 @@ class WorkerProcess:
 
     def _listen_to_signals(self) -> None:
         self._loop.add_signal_handler(signal.SIGTERM, self.terminate)
-        self._loop.add_signal_handler(signal.SIGINT, self.terminate)
+        self._loop.add_signal_handler(AT_ONCE, self.terminate_at_once)
         self._loop.add_signal_handler(signal.SIGTSTP, self.quiet)
+        self._loop.add_signal_handler(signal.SIGUSR1, self._dump_tasks)
+        # A terminal sends these to the whole group; what follows from them the parent decides.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _heartbeat_events(self) -> HeartbeatEvents:
         def in_loop(function, *arguments) -> None:  # type: ignore[no-untyped-def]
@@ -152,6 +196,7 @@ class WorkerProcess:
         """Any of this process's ids may be told; it counts for the process."""
         if state == "terminate" and not self._stop_asked.is_set():
             self._log.info("the server's web page asks this worker to stop")
+            self.is_stopped_by_server = True
             self.terminate()
         elif state == "quiet" and self._heartbeat.state is None:
             self._log.info("the server's web page asks this worker to be quiet")
@@ -159,29 +204,83 @@ class WorkerProcess:
 
     def _announce(self) -> None:
         self._log.info(
-            f"Concurrency: {self._settings.concurrency} jobs per worker",
-            server=str(self._dialer.address),
-            queues=self._settings.queues,
+            "taking jobs",
+            stages={stage.stage.name: stage.stage.queues for stage in self.source.stages},
             jobtypes=sorted(REGISTRY.handlers),
             **({"records": str(self._sink.path)} if self._sink is not None else {}),
         )
 
-    async def _report(self) -> None:
-        """A line every ten seconds in which something happened."""
-        before: dict[str, int] = {}
+    def _told_backlog(self, backlog: Backlog) -> None:
+        self.source.told_backlog(backlog.queues, backlog.paces)
+
+    def _parent_gone(self) -> None:
+        self._log.error("the supervisor is gone: putting back what runs")
+        self.terminate_at_once()
+
+    def _dump_tasks(self) -> None:
+        for line in describe_tasks(asyncio.all_tasks(self._loop)):
+            self._log.info(f"tasks: {line}")
+
+    # What the supervisor is told
+
+    async def _tell_ready(self) -> None:
+        while not self.source.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
+            await asyncio.sleep(READY_LOOK_S)
+        self._link.tell(
+            Ready(
+                [
+                    StageReport(
+                        stage.stage.name,
+                        stage.queues,
+                        stage.stage.weight,
+                        stage.window.slots,
+                        stage.stage.feeds,
+                    )
+                    for stage in self.source.stages
+                ]
+            )
+        )
+
+    async def _tell_turns(self) -> None:
         while True:
-            await asyncio.sleep(REPORT_EVERY_S)
-            now = self.figures.by_outcome()
-            if now != before:
-                ended = sum(now.values()) - sum(before.values())
-                self._log.info(
-                    f"{ended / REPORT_EVERY_S:.0f} jobs/s",
-                    in_hand=len(self.consumer.in_hand),
-                    window=self.source.window.outstanding,
-                    unanswered=self.source.results.unanswered,
-                    **now,
+            self._link.tell(self._turn())
+            await asyncio.sleep(TURN_S)
+
+    def _tell_turn_soon(self) -> None:
+        """The worker ids have changed; lanes come up by the dozen, so once for all of them."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._tell_turn)
+
+    def _tell_turn(self) -> None:
+        self._is_turn_due = False
+        self._link.tell(self._turn())
+
+    def _turn(self) -> Turn:
+        return Turn(
+            wids=self.source.worker_ids(),
+            is_connected=self.source.is_connected,
+            is_draining=self._heartbeat.state is not None,
+            in_hand=len(self.consumer.in_hand),
+            unanswered=self.source.results.unanswered,
+            fetch_silence_s=self.source.fetch_silence_s(self._loop.time()),
+            loop_lag_s=self._lag.take_worst_s(),
+            stages=[
+                StageTurn(
+                    stage.stage.name,
+                    stage.window.running,
+                    stage.window.outstanding,
+                    stage.window.size,
                 )
-            before = now
+                for stage in self.source.stages
+            ],
+            pushed=self.source.pushed,
+        )
+
+    async def _tell_figures(self) -> None:
+        while True:
+            await asyncio.sleep(FIGURES_S)
+            self._link.tell(self._figures.snapshot())
 
 
 def load_handlers(modules: str) -> None:

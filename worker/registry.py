@@ -8,7 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from shared.errors import ConfigError
+from shared.errors import ConfigError, InvalidJob
+from shared.jobs import DEFAULT_QUEUE, FIRST_VERSION, check_queue_name
+from shared.jobtypes import JOB_TYPES
 from worker.context import JobContext
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -24,9 +26,12 @@ class BadArguments(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class Handler:
-    """A function that can do one type of job, and what it wants to be called with."""
+    """A function that can do one type of job, and what it wants to be called with. `queue` is in
+    the notation of WORKER_QUEUES; `version` is the newest payload that it understands."""
 
     jobtype: str
+    queue: str
+    version: int
     function: Callable[..., Any]
     is_async: bool
     context_at: int | None
@@ -83,14 +88,20 @@ class Registry:
 
     handlers: dict[str, Handler] = field(default_factory=dict)
 
-    def job(self, jobtype: str) -> Callable[[Function], Function]:
+    def job(
+        self, jobtype: str, *, queue: str | None = None, version: int = FIRST_VERSION
+    ) -> Callable[[Function], Function]:
         """Register an async or sync function for a job type. Its parameters are the job's args;
-        one that is annotated `JobContext` gets the context instead."""
+        one that is annotated `JobContext` gets the context instead.
+
+        `queue` is the one from which such jobs are taken; without it that of the type if it is
+        one of ours, else `default`. `version` is the newest payload that the function
+        understands: a job with a newer one is left to a worker that does."""
 
         def register(function: Function) -> Function:
             if jobtype in self.handlers:
                 raise ConfigError(f"two handlers for job type {jobtype!r}")
-            self.handlers[jobtype] = make_handler(jobtype, function)
+            self.handlers[jobtype] = make_handler(jobtype, function, queue, version)
             return function
 
         return register
@@ -98,8 +109,19 @@ class Registry:
     def get(self, jobtype: str) -> Handler | None:
         return self.handlers.get(jobtype)
 
+    def queues_by_type(self) -> dict[str, str]:
+        """Where each registered type is consumed from, in the notation of WORKER_QUEUES."""
+        return {jobtype: handler.queue for jobtype, handler in self.handlers.items()}
 
-def make_handler(jobtype: str, function: Callable[..., Any]) -> Handler:
+
+def make_handler(
+    jobtype: str,
+    function: Callable[..., Any],
+    queue: str | None = None,
+    version: int = FIRST_VERSION,
+) -> Handler:
+    if version < FIRST_VERSION:
+        raise ConfigError(f"{jobtype}: version {version} is below the first, {FIRST_VERSION}")
     hints = typing.get_type_hints(function)
     fields: dict[str, Any] = {}
     names: list[str] = []
@@ -127,6 +149,8 @@ def make_handler(jobtype: str, function: Callable[..., Any]) -> Handler:
     is_checked = fields or not takes_more
     return Handler(
         jobtype=jobtype,
+        queue=_queue_of(jobtype, queue),
+        version=version,
         function=function,
         is_async=inspect.iscoroutinefunction(function),
         context_at=context_at,
@@ -135,6 +159,17 @@ def make_handler(jobtype: str, function: Callable[..., Any]) -> Handler:
         takes_more=takes_more,
         model=model if is_checked else None,
     )
+
+
+def _queue_of(jobtype: str, queue: str | None) -> str:
+    if queue is None:
+        kind = JOB_TYPES.get(jobtype)
+        return kind.queues if kind is not None else DEFAULT_QUEUE
+    try:
+        check_queue_name(queue)
+    except InvalidJob as error:
+        raise ConfigError(f"{jobtype}: {error}") from None
+    return queue
 
 
 REGISTRY = Registry()

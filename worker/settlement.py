@@ -15,7 +15,7 @@ from shared.errors import ConnectionLost, FaktoryError, ServerError
 from shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs, JobFilter, MutateTarget
 from shared.jobs import Job
 from shared.logs import get_logger
-from worker.delivery import Delivery, deferred_copy, put_back_copy, retry_copy
+from worker.delivery import Delivery, fresh_copy, put_back_copy
 from worker.outcomes import DONE, Dead, Defer, Drop, Failed, Outcome, PutBack, Retry
 from worker.results import Results
 
@@ -63,7 +63,7 @@ class Settlement:
             _raise_if_refused(await repeat(partial(self._verbs.push_bulk, batch)))
 
     async def _queue_again(self, delivery: Delivery, outcome: Retry | Defer | PutBack) -> None:
-        copy = _fresh_copy(delivery, outcome)
+        copy = fresh_copy(delivery, outcome)
         if copy is None:
             # No retry left: by the job's own `retry` the server discards or buries it.
             self._fail(delivery, Failed("Retry", str(outcome)))
@@ -98,14 +98,6 @@ async def repeat(attempt: Callable[[], Awaitable[Answer]]) -> Answer:
             return await attempt()
         except ConnectionLost:
             await asyncio.sleep(REPEAT_AFTER_S)
-
-
-def _fresh_copy(delivery: Delivery, outcome: Retry | Defer | PutBack) -> bytes | None:
-    if isinstance(outcome, Retry):
-        return retry_copy(delivery, outcome)
-    if isinstance(outcome, Defer):
-        return deferred_copy(delivery, outcome.until)
-    return put_back_copy(delivery)
 
 
 def _raise_if_refused(refused: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ import time
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
 from shared.settings import FaktorySettings
+from shared.settings.options import add_settings
 from shared.sizing import Size, slots_for
 from worker.lane_plan import SERVER_CONNECTIONS, plan_broker_lanes, plan_lanes
 
@@ -18,6 +19,7 @@ MOST_SLOTS_OF_A_PROCESS = 10_000
 def add_size_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     size = commands.add_parser(
         "size",
+        usage="%(prog)s --rate JOBS --job-ms MS [options]",
         help="how many slots a rate needs, by the measured round trip",
         description="Measure the round trip to FAKTORY_URL and say how many slots are needed.",
     )
@@ -28,6 +30,7 @@ def add_size_command(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     size.add_argument(
         "--round-trip-ms", type=_positive, help="instead of measuring it (no server is needed)"
     )
+    add_settings(size, ("faktory",))
 
 
 def _positive(text: str) -> float:

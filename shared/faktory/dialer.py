@@ -20,11 +20,14 @@ REPEAT_AFTER_S = 30.0
 
 
 class Dialer:
-    """State: whether it ever worked and works now; the trouble that was told last, and when."""
+    """State: how often a connection was `lost` and one could not be made (`failed`); whether it
+    ever worked and works now; the trouble that was told last, and when."""
 
     def __init__(self, address: ServerAddress, ca_file: Path | None = None) -> None:
         self.address = address
         self.tls: ssl.SSLContext | None = tls_context(address, ca_file)
+        self.lost = 0
+        self.failed = 0
         self._has_connected = False
         self._is_away = False
         self._trouble: str | None = None
@@ -37,6 +40,7 @@ class Dialer:
         try:
             connection = await dial(self.address, self.tls, wid)
         except ConnectFailed as error:
+            self.failed += 1
             if self._has_connected and isinstance(error.__cause__, ProtocolError | ssl.SSLError):
                 error.is_retryable = True
             if error.is_retryable:
@@ -51,6 +55,7 @@ class Dialer:
         return connection
 
     def tell_lost(self, reason: Exception) -> None:
+        self.lost += 1
         if is_at_limit(reason):
             self._tell(f"{explain_failure(self.address, reason)}; trying again")
         else:

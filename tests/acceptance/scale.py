@@ -2,7 +2,7 @@
 
 import os
 
-IS_PROOF = bool(os.environ.get("MANYHANDS_PROVE"))
+IS_PROOF = bool(os.environ.get("TEST_PROVE"))
 FAULT_JOBS = 20_000 if IS_PROOF else 2_000
 FAULT_ROUNDS = 15 if IS_PROOF else 4
 # A reservation lasts at least 60 s, its end is noticed within 15, a first retry takes up to 45.

@@ -13,6 +13,7 @@ from tests.support.many_connections import connections
 from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually
 from worker.lane_plan import FLEET_CONNECTIONS
+from worker.supervision.plan import OWN_CONNECTIONS, connections_of_child
 
 SERVICES = 3
 PROCESSES = 8
@@ -28,21 +29,31 @@ async def test_three_services_of_eight_processes_hold_fewer_than_1800_connection
     start_worker: StartWorker,
     record_property,
 ) -> None:
-    """One process is one service so far, so each has a container's whole budget. They start at the
-    same time, so none can take fewer because of the others."""
+    """The budget is the service's, whatever its processes. They start at the same time, so none
+    can take fewer because of the others."""
     compose = services(WORKER, FAKTORY_PASSWORD="unused", FAKTORY_SERVER_IP="unused")
     settings = compose["worker-service"].environment
-    settings |= {"WORKER_HANDLERS": "tests.support.deployed_handlers"}
+    settings |= {
+        "WORKER_HANDLERS": "tests.support.deployed_handlers",
+        # They have one host here.
+        "WORKER_HTTP_BIND": "127.0.0.1:0",
+    }
     del settings["FAKTORY_URL"], settings["SINK_NDJSON"]
     budget = int(settings["FAKTORY_CONNECTIONS"])
     with RawClient(faktory.url) as raw:
         before = connections(raw)
-        workers = [start_worker(faktory.url, **settings) for _ in range(SERVICES * PROCESSES)]
-        wanted = before + SERVICES * PROCESSES * budget
+        workers = [
+            start_worker(faktory.url, **settings, WORKER_PROCESSES=str(PROCESSES))
+            for _ in range(SERVICES)
+        ]
+        per_service = PROCESSES * connections_of_child(budget, PROCESSES) + OWN_CONNECTIONS
+        assert per_service <= budget
+        wanted = before + SERVICES * per_service
         await eventually(
             lambda: connections(raw) == wanted, 120, f"not all of {wanted} connections were made"
         )
         assert wanted < FLEET_CONNECTIONS
+        assert [len(worker.children) for worker in workers] == [PROCESSES] * SERVICES
         for start in range(0, JOBS, 1000):
             numbers = range(start, min(start + 1000, JOBS))
             jobs = [Job(jobtype="add", args=[number, 2]) for number in numbers]
@@ -50,8 +61,8 @@ async def test_three_services_of_eight_processes_hold_fewer_than_1800_connection
         await eventually(lambda: len(ledger.lines) >= JOBS, 60, "not all jobs were done")
         noted = [entry.note.split() for entry in ledger.entries]
         assert sorted(int(number) for _, number in noted) == list(range(JOBS))
-        assert {int(pid) for pid, _ in noted} == {worker.pid for worker in workers}
+        assert {int(service) for service, _ in noted} == {w.supervisor_pid for w in workers}
         assert connections(raw) == wanted
-    assert not [worker.pid for worker in workers if worker.has_logged("instead of")]
+    assert not [worker for worker in workers if worker.has_logged("instead of")]
     record_property("processes", SERVICES * PROCESSES)
     record_property("connections", wanted)

@@ -18,6 +18,7 @@ from tests.support.worker_process import AnyState
 from worker.delivery import Delivery
 from worker.faktory_source import FaktorySource
 from worker.queues import QueueOrder
+from worker.stages import Stage
 
 LANES = 4
 DEPTH = 20
@@ -112,14 +113,14 @@ async def test_quiet_is_sure_even_when_beat_is_faster_than_the_lanes(
     with Relay(faktory.port, 200) as relay:
         source = FaktorySource(
             Dialer(parse_url(faktory.url)),
-            QueueOrder.parse(queue, shards=1),
+            {Stage("stage", queue): QueueOrder.parse(queue, shards=1)},
             slots=500,
             idle_fetches=LANES * DEPTH,
             connections=CONNECTIONS,
         )
         source._dialer = Dialer(parse_url(relay.url_for(faktory)))
         running = asyncio.create_task(source.run(arrived.append))
-        await eventually(lambda: source.window.outstanding == LANES * DEPTH)
+        await eventually(lambda: source.stages[0].window.outstanding == LANES * DEPTH)
         await asyncio.sleep(0.5)
         pushed: list[str] = []
         pusher = asyncio.create_task(keep_pushing(client, queue, pushed, FEW_PER_S))

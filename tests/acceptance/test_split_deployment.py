@@ -202,12 +202,12 @@ async def work_off(deployment: Deployment, numbers: range) -> list[Sample]:
 
 
 def assert_all_done_once(deployment: Deployment, numbers: range, workers: list[Child]) -> None:
-    """By the ledger, whose notes are `pid number`; and nothing is left at the server."""
+    """By the ledger, whose notes are `service number`; and nothing is left at the server."""
     noted = [entry.note.split() for entry in deployment.tail.read()]
     runs = Counter(int(number) for _, number in noted if int(number) in numbers)
     assert set(runs) == set(numbers), f"{len(set(numbers) - set(runs))} jobs were lost"
     assert set(runs.values()) == {1}, "some ran twice, although nothing broke"
-    here = {int(pid) for pid, number in noted if int(number) in numbers}
+    here = {int(service) for service, number in noted if int(number) in numbers}
     assert here == {worker.pid for worker in workers}, "a worker had nothing to do"
     state = deployment.faktory.info()["faktory"]
     assert state["total_enqueued"] == 0

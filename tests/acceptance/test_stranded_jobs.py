@@ -16,6 +16,7 @@ from tests.support.waiting import eventually
 from worker.delivery import Delivery
 from worker.faktory_source import FaktorySource
 from worker.queues import QueueOrder
+from worker.stages import Stage
 
 DEPTH = 20
 JOBS = 60
@@ -40,7 +41,7 @@ async def test_a_lane_cut_with_twenty_fetches_outstanding_strands_none_once_it_i
     proxy = toxiproxy.proxy(faktory.port)
     source = FaktorySource(
         Dialer(parse_url(faktory.url)),
-        QueueOrder.parse(queue, shards=1),
+        {Stage("stage", queue): QueueOrder.parse(queue, shards=1)},
         slots=500,
         idle_fetches=DEPTH,
         connections=3,
@@ -48,8 +49,8 @@ async def test_a_lane_cut_with_twenty_fetches_outstanding_strands_none_once_it_i
     # Only the fetch lane goes through the proxy: the others must stay up to tell the server.
     source._dialer = Dialer(parse_url(proxy.url_for(faktory)))
     running = asyncio.create_task(source.run(arrived.append))
-    await eventually(lambda: source.window.outstanding == DEPTH)
-    (lane,) = source.lanes
+    await eventually(lambda: source.stages[0].window.outstanding == DEPTH)
+    (lane,) = source.stages[0].lanes
     old_id = lane.wid
     await asyncio.sleep(0.2)
     proxy.cut()

@@ -321,7 +321,7 @@ def test_a_key_is_made_and_its_entry_lets_it_in(broker_process: BrokerServer) ->
 
 def test_help_names_every_setting() -> None:
     text = run_api("--help").stdout
-    for name in ("API_BIND", "API_KEYS", "BATCH_MAX_SIZE", "FAKTORY_URL", "CRAWL_SHARDS"):
+    for name in ("--api-bind", "--api-keys-file", "--batch-max-size", "--faktory-url", "API_KEYS"):
         assert name in text
 
 

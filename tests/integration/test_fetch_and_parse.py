@@ -231,8 +231,9 @@ async def test_each_worker_writes_a_file_of_its_own(
 ) -> None:
     first = await start_crawler()
     second = await start_crawler()
-    await eventually(lambda: first.logged and second.logged)
-    assert [worker.logged[0]["records"] for worker in (first, second)] == [
+    for worker in (first, second):
+        await worker.logs("taking jobs")
+    assert [worker.line("taking jobs")["records"] for worker in (first, second)] == [
         str(records_path),
         str(records_path.with_name("pages-2.ndjson")),
     ]

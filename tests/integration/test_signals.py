@@ -2,7 +2,6 @@
 loop and a worker that the server has forgotten."""
 
 import asyncio
-import os
 import signal
 
 import pytest
@@ -41,11 +40,12 @@ def ledger_job(queue: str, n: int = 1) -> Job:
 async def test_an_idle_worker_ends_with_success_on_sigterm(
     worker: WorkerUnderTest, state: ServerState
 ) -> None:
+    pid = worker.pid
     worker.terminate()
 
     assert await worker.ended() == 0
     assert worker.said == []
-    await eventually(lambda: state.workers(worker.pid) == [])
+    await eventually(lambda: state.workers(pid) == [])
 
 
 async def test_sigint_ends_a_worker_like_sigterm(worker: WorkerUnderTest) -> None:
@@ -258,7 +258,7 @@ async def test_a_worker_that_the_server_forgot_comes_back_under_new_ids(
         await eventually(lambda: state.workers(worker.pid) == [], 100)
         await client.push_bulk([ledger_job(queue, n) for n in range(10)])
     finally:
-        os.kill(worker.pid, signal.SIGCONT)
+        worker.signal(signal.SIGCONT)
 
     await eventually(lambda: len(ledger.entries) == 10, 20)
     after = {registered.wid for registered in await worker.ready(state)}

@@ -53,12 +53,14 @@ async def assert_settled(state: AnyState, *, processed: int, failures: int) -> N
 async def test_a_worker_announces_how_many_jobs_it_runs_at_a_time(
     worker: WorkerUnderTest, server: AnyServer, queue: str
 ) -> None:
-    line = worker.logged[0]
+    service = worker.line("Concurrency: 4 jobs per worker")
+    assert service["server"] == server.url
+    assert service["processes"] == 1
 
-    assert line["event"] == "Concurrency: 4 jobs per worker"
-    assert line["server"] == server.url
-    assert line["queues"] == queue
-    assert "ledger" in line["jobtypes"]
+    child = worker.line("taking jobs")
+    assert child["process_id"] == "worker-0"
+    assert child["stages"] == {"worker": queue}
+    assert "ledger" in child["jobtypes"]
 
 
 # Done

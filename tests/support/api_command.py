@@ -3,25 +3,31 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+from shared.settings.names import VARIABLE_PREFIXES
+
 ROOT = Path(__file__).resolve().parent.parent.parent
-SETTINGS = ("API_", "BATCH_", "FAKTORY_", "CRAWL_")
 TIMEOUT_S = 20
 
 
 def run_api(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """Its output is captured; one that does not end by itself is an error."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
-    return subprocess.run(
-        [sys.executable, "-m", "api", *arguments],
-        cwd=ROOT,
-        env=env | {"API_BIND": "127.0.0.1:0"} | settings,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=TIMEOUT_S,
-    )
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIXES)
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        return subprocess.run(
+            [sys.executable, "-m", "api", *arguments],
+            # Where no .env and no YAML file of a developer's is.
+            cwd=directory,
+            env=env | {"PYTHONPATH": str(ROOT), "API_BIND": "127.0.0.1:0"} | settings,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=TIMEOUT_S,
+        )
 
 
 def refusal(*arguments: str, **settings: str) -> str:

@@ -3,14 +3,19 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+
+from shared.settings.names import VARIABLE_PREFIXES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 20
 
 
 def broker_environment(data: Path, **settings: str) -> dict[str, str]:
-    env = {name: value for name, value in os.environ.items() if not name.startswith("BROKER_")}
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIXES)
+    }
     return (
         env
         | {
@@ -26,15 +31,17 @@ def run_broker(
     data: Path, *arguments: str | Path, **settings: str
 ) -> subprocess.CompletedProcess[str]:
     """Its output is captured; one that does not end by itself is an error."""
-    return subprocess.run(
-        [sys.executable, "-m", "broker", *map(str, arguments)],
-        cwd=ROOT,
-        env=broker_environment(data, **settings),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=TIMEOUT_S,
-    )
+    with tempfile.TemporaryDirectory() as directory:
+        return subprocess.run(
+            [sys.executable, "-m", "broker", *map(str, arguments)],
+            # Where no .env and no YAML file of a developer's is.
+            cwd=directory,
+            env=broker_environment(data, PYTHONPATH=str(ROOT), **settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=TIMEOUT_S,
+        )
 
 
 def refusal(data: Path, *arguments: str | Path, **settings: str) -> str:

@@ -1,4 +1,7 @@
-"""The `add` job of the deployment tests: it leaves a line in the ledger of who ran it."""
+"""The `add` job of the deployment tests: it leaves a line in the ledger of which service ran it.
+
+A service is known by its process group, whose number is that of its supervisor.
+"""
 
 import os
 
@@ -8,6 +11,6 @@ from worker import JobContext, job
 
 @job("add")
 async def add(a: int, b: int, context: JobContext) -> int:
-    note = f"{os.getpid()} {a}"
+    note = f"{os.getpgrp()} {a}"
     write_entry(os.environ[LEDGER_VARIABLE], context.id, context.jid, context.deliveries, note)
     return a + b

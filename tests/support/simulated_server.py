@@ -133,7 +133,7 @@ class Simulation:
             if share:
                 lane.outstanding += share
                 self._after(self.round_trip_s / 2, partial(self._arrive, lane, share))
-        self.window.sent(credits)
+        self.window.sent(credits, self.now)
         self.fetches += credits
 
     def _take_answer(self, lane: SimulatedLane, pushed_at: float | None) -> None:

@@ -18,6 +18,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "devservers": (),
     "loadtest": ("shared", "devservers"),
     "cli": ("shared",),
+    "examples": ("worker",),
     "tests": (*PRODUCT, "devservers", "loadtest", "cli"),
 }
 FAKTORY_LAYERS = (
@@ -32,15 +33,36 @@ WORKER_LAYERS = (
     (
         *("outcomes", "window", "queues", "lane_plan", "drain", "page_ids", "bodies", "html"),
         *("resources", "net", "net.addresses", "net.fetcher", "sinks", "sinks.ndjson"),
+        *("stages", "scheduler", "pressure", "link", "task_dump", "loop_lag", "exits"),
+        *("fork_safety", "settings"),
     ),
-    ("delivery", "net.resolver", "net.encodings", "size_command"),
-    ("context", "source", "net.aiohttp_fetcher"),
+    ("delivery", "net.resolver", "net.encodings", "size_command", "config_command", "child_link"),
+    ("context", "source", "net.aiohttp_fetcher", "command_line"),
     ("registry",),
-    ("execution", "results"),
+    ("execution", "results", "stage_lanes"),
     ("settlement",),
-    ("consumer", "faktory_source", "heartbeat", "observers"),
+    ("consumer", "faktory_source", "heartbeat", "observers", "testing"),
+    ("figures",),
     ("process",),
+    ("child",),
+    (
+        *("supervision", "supervision.status", "supervision.emf", "supervision.limits"),
+        *("supervision.liveness", "supervision.restarts", "supervision.plan", "supervision.proc"),
+        *("supervision.backlog", "supervision.server_view"),
+    ),
+    ("supervision.stage_summary", "supervision.health", "supervision.child_handle"),
+    ("supervision.metrics", "supervision.place"),
+    ("supervision.http", "supervision.cloudwatch", "supervision.supervisor"),
+    ("supervision.service",),
     ("__main__",),
+)
+SETTINGS_LAYERS = (
+    ("addresses",),
+    ("sections",),
+    ("names", "environment"),
+    ("layers", "options"),
+    ("indirect",),
+    ("loading",),
 )
 BROKER_LAYERS = (
     ("schema", "jobs", "known", "clients"),
@@ -81,6 +103,19 @@ PURE: dict[str, tuple[str, ...]] = {
     "worker.queues": (),
     "worker.drain": (),
     "worker.lane_plan": (),
+    "worker.link": (),
+    "worker.pressure": (),
+    "worker.scheduler": (),
+    "worker.stages": (),
+    "worker.exits": (),
+    "worker.supervision.backlog": (),
+    "worker.supervision.emf": (),
+    "worker.supervision.health": (),
+    "worker.supervision.liveness": (),
+    "worker.supervision.plan": (),
+    "worker.supervision.restarts": (),
+    "worker.supervision.stage_summary": (),
+    "worker.supervision.status": (),
     "worker.delivery": ("asyncio.Task",),
     "worker.bodies": (),
     "worker.html": (),
@@ -113,7 +148,7 @@ def test_the_worker_is_known_only_to_handler_modules_of_the_load_test(tree):
     knowing = {
         module.name
         for module in tree.modules.values()
-        if module.package not in ("worker", "tests")
+        if module.package not in ("worker", "tests", "examples")
         for found in tree.ours(module)
         if found.target.partition(".")[0] == "worker"
     }
@@ -136,6 +171,7 @@ def test_no_modules_import_each_other_in_a_circle(tree):
 
 def test_the_faktory_client_is_built_in_layers(tree):
     assert imports.layer_violations(tree, "shared.faktory", FAKTORY_LAYERS) == []
+    assert imports.layer_violations(tree, "shared.settings", SETTINGS_LAYERS) == []
 
 
 def test_the_worker_is_built_in_layers(tree):
@@ -167,7 +203,7 @@ def test_only_the_settings_read_the_environment(tree):
     readers = {
         name for name in imports.environment_readers(tree) if name.partition(".")[0] in PRODUCT
     }
-    assert readers == {"shared.settings"}
+    assert readers == {"shared.settings.environment"}
 
 
 def test_imports_stand_at_the_top_of_the_file(tree):

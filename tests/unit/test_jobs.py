@@ -76,6 +76,15 @@ def test_an_identity_that_the_caller_brings_is_kept():
     assert sent(a_job(custom={"mh": identity}))["custom"]["mh"] == identity
 
 
+def test_the_version_of_the_payload_is_said_beside_the_identity():
+    custom = sent(a_job(version=2, custom={"trace": "t1"}))["custom"]
+    assert custom == {"mh": {"id": "12345678", "deliveries": 0, "v": 2}, "trace": "t1"}
+    mine = {"id": "older", "deliveries": 3}
+    job = a_job(version=3, custom={"mh": mine})
+    assert sent(job)["custom"]["mh"] == mine | {"v": 3}
+    assert job.custom == {"mh": {"id": "older", "deliveries": 3}}, "it was changed by the sending"
+
+
 def test_a_forked_child_gives_out_other_jids_than_its_parent():
     new_jid()
     reader, writer = os.pipe()
@@ -107,6 +116,7 @@ def test_new_jids_differ_and_are_long_enough():
         ({"reserve_for": 0}, "reserve_for"),
         ({"reserve_for": 86_401}, "reserve_for"),
         ({"retry": -2}, "retry"),
+        ({"version": 0}, "version"),
         ({"queue": ""}, "queue"),
         ({"queue": "a b"}, "queue"),
         ({"args": [{1, 2}]}, "JSON"),

@@ -12,6 +12,7 @@ from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, FetchArguments, ParseArgumen
 from shared.urls import shard_queue, shard_queues
 from worker.context import JobContext
 from worker.handlers import add, fetch, parse
+from worker.queues import QueueOrder
 from worker.registry import REGISTRY
 
 HANDLERS: dict[str, Callable[..., Any]] = {
@@ -54,6 +55,16 @@ def test_a_fetch_is_queued_by_its_domain_and_a_parse_with_all_others():
     assert fetch_queue in shard_queues(64)
     check_queue_name(fetch_queue)
     assert JOB_TYPES["parse"].queue_of(None, 64) == PARSE_QUEUE
+
+
+@pytest.mark.parametrize(
+    ("name", "queues"), [("add", "default"), ("fetch", "fetch.*"), ("parse", "parse")]
+)
+def test_a_type_is_consumed_from_the_queues_that_it_is_put_into(name, queues):
+    kind = JOB_TYPES[name]
+    assert kind.queues == queues
+    arguments = FetchArguments(url="https://example.com/") if name == "fetch" else None
+    assert kind.queue_of(arguments, 64) in QueueOrder.parse(queues, 64).names
 
 
 def test_arguments_are_a_list_in_declared_order_whatever_order_they_are_given_in():

@@ -8,7 +8,6 @@ from typing import NoReturn
 from shared.errors import InvalidUrl
 from shared.jobs import Job, rfc3339
 from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, ParseArguments
-from shared.settings import AllowSettings, FetchSettings, load
 from worker.bodies import pack
 from worker.context import JobContext
 from worker.html import is_html
@@ -19,10 +18,10 @@ from worker.outcomes import Dead, Retry
 from worker.page_ids import parse_id
 from worker.registry import job
 from worker.resources import close_at_stop
+from worker.settings import current
 
-# Read when WORKER_HANDLERS is loaded, so that what is wrong is said at the start.
-SETTINGS = load(FetchSettings)
-_AIOHTTP = AiohttpFetcher(SETTINGS, AddressRule(load(AllowSettings).nets))
+SETTINGS = current().fetch
+_AIOHTTP = AiohttpFetcher(SETTINGS, AddressRule(current().allow.nets))
 close_at_stop(_AIOHTTP.close)
 FETCHER: Fetcher = _AIOHTTP
 

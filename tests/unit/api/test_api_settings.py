@@ -1,44 +1,49 @@
 """Settings of the API: defaults, and what is refused before it listens."""
 
-import os
+from pathlib import Path
 
 import pytest
 
+from api.__main__ import SECTIONS
 from shared.errors import ConfigError
-from shared.settings import ApiSettings, BatchSettings, load
+from shared.settings import Settings
+from tests.support.settings_place import SettingsPlace
 
 KEY = f"ops:ingest+read:{'0' * 64}"
 
 
-@pytest.fixture(autouse=True)
-def empty_environment(monkeypatch):
-    for name in list(os.environ):
-        if name.upper().startswith(("API_", "BATCH_")):
-            monkeypatch.delenv(name)
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SettingsPlace:
+    return SettingsPlace(tmp_path, monkeypatch)
 
 
-def test_without_settings_it_listens_on_this_machine_and_batches_as_the_guide_says():
-    api, batch = load(ApiSettings), load(BatchSettings)
+def load(place: SettingsPlace) -> Settings:
+    return place.load(sections=SECTIONS).settings
+
+
+def test_without_settings_it_listens_on_this_machine_and_batches_as_the_guide_says(place):
+    settings = load(place)
+    api, batch = settings.api, settings.batch
     assert (api.bind, api.processes, api.allow_unknown_types) == ("127.0.0.1:3000", 1, False)
     assert (batch.max_size, batch.max_delay_ms, batch.auto_enabled) == (100, 50, True)
 
 
-def test_what_is_set_is_read(monkeypatch):
-    for name, value in {
-        "API_BIND": "0.0.0.0:80",
-        "API_PROCESSES": "4",
-        "API_KEYS": KEY,
-        "API_RATE_PER_KEY": "12.5",
-        "API_ALLOW_UNKNOWN_TYPES": "true",
-        "API_MAX_BODY_BYTES": "2048",
-        "API_MAX_LINE_BYTES": "1024",
-        "API_LOG_LEVEL": "DEBUG",
-        "BATCH_MAX_SIZE": "7",
-        "BATCH_MAX_DELAY_MS": "1.5",
-        "BATCH_AUTO_ENABLED": "false",
-    }.items():
-        monkeypatch.setenv(name, value)
-    api, batch = load(ApiSettings), load(BatchSettings)
+def test_what_is_set_is_read(place):
+    place.environment(
+        API_BIND="0.0.0.0:80",
+        API_PROCESSES="4",
+        API_KEYS=KEY,
+        API_RATE_PER_KEY="12.5",
+        API_ALLOW_UNKNOWN_TYPES="true",
+        API_MAX_BODY_BYTES="2048",
+        API_MAX_LINE_BYTES="1024",
+        API_LOG_LEVEL="DEBUG",
+        BATCH_MAX_SIZE="7",
+        BATCH_MAX_DELAY_MS="1.5",
+        BATCH_AUTO_ENABLED="false",
+    )
+    settings = load(place)
+    api, batch = settings.api, settings.batch
     assert api.keys.get_secret_value() == KEY
     assert api.model_dump(exclude={"keys"}) == {
         "bind": "0.0.0.0:80",
@@ -53,21 +58,21 @@ def test_what_is_set_is_read(monkeypatch):
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:3000", "localhost:0", "[::1]:3000", "127.9.9.9:1"])
-def test_on_this_machine_no_key_is_needed(monkeypatch, bind):
-    monkeypatch.setenv("API_BIND", bind)
-    assert load(ApiSettings).bind == bind
+def test_on_this_machine_no_key_is_needed(place, bind):
+    place.environment(API_BIND=bind)
+    assert load(place).api.bind == bind
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:3000", "10.0.0.1:3000", "[::]:3000", "example.com:80"])
 @pytest.mark.parametrize("keys", ["", None])
-def test_beyond_it_a_key_is(monkeypatch, bind, keys):
-    monkeypatch.setenv("API_BIND", bind)
+def test_beyond_it_a_key_is(place, bind, keys):
+    place.environment(API_BIND=bind)
     if keys is not None:
-        monkeypatch.setenv("API_KEYS", keys)
+        place.environment(API_KEYS=keys)
     with pytest.raises(ConfigError, match=r"set API_KEYS, or keep API_BIND on 127\.0\.0\.1"):
-        load(ApiSettings)
-    monkeypatch.setenv("API_KEYS", KEY)
-    assert load(ApiSettings).bind == bind
+        load(place)
+    place.environment(API_KEYS=KEY)
+    assert load(place).api.bind == bind
 
 
 @pytest.mark.parametrize(
@@ -86,10 +91,10 @@ def test_beyond_it_a_key_is(monkeypatch, bind, keys):
         ("API_LOG_LEVEL", "loud"),
     ],
 )
-def test_what_is_wrong_is_said_by_variable(monkeypatch, name, value):
-    monkeypatch.setenv(name, value)
+def test_what_is_wrong_is_said_by_variable(place, name, value):
+    place.environment(**{name: value})
     with pytest.raises(ConfigError, match=name):
-        load(ApiSettings)
+        load(place)
 
 
 @pytest.mark.parametrize(
@@ -101,17 +106,17 @@ def test_what_is_wrong_is_said_by_variable(monkeypatch, name, value):
         ("BATCH_AUTO_ENABLED", "perhaps"),
     ],
 )
-def test_what_is_wrong_with_batches_is_said_by_variable(monkeypatch, name, value):
-    monkeypatch.setenv(name, value)
+def test_what_is_wrong_with_batches_is_said_by_variable(place, name, value):
+    place.environment(**{name: value})
     with pytest.raises(ConfigError, match=name):
-        load(BatchSettings)
+        load(place)
 
 
-def test_a_key_is_in_no_message_and_in_no_print(monkeypatch):
-    monkeypatch.setenv("API_KEYS", "mh_secret")
-    monkeypatch.setenv("API_PROCESSES", "0")
+def test_a_key_is_in_no_message_and_in_no_print(place):
+    place.environment(API_KEYS="mh_secret")
+    place.environment(API_PROCESSES="0")
     with pytest.raises(ConfigError) as caught:
-        load(ApiSettings)
+        load(place)
     assert "mh_secret" not in str(caught.value)
-    monkeypatch.delenv("API_PROCESSES")
-    assert "mh_secret" not in repr(load(ApiSettings))
+    place.environment(API_PROCESSES="")
+    assert "mh_secret" not in repr(load(place).api)

@@ -1,10 +1,6 @@
 """The names that a container's environment may have: what nobody reads is a mistake."""
 
-import inspect
-
-from pydantic_settings import BaseSettings
-
-from shared import settings
+from shared.settings.names import CONFIG_VARIABLE, PROVIDER_VARIABLE, known_variables
 
 # Faktory 1.10.0: cli/cli.go.
 FAKTORY_IMAGE = {"FAKTORY_ENV", "FAKTORY_PASSWORD", "FAKTORY_SKIP_PASSWORD"}
@@ -22,17 +18,8 @@ GRAFANA_IMAGE = {
 
 
 def ours() -> set[str]:
-    """Every variable that a model of shared/settings.py reads."""
-    models = [
-        model
-        for _, model in inspect.getmembers(settings, inspect.isclass)
-        if issubclass(model, BaseSettings) and model is not BaseSettings
-    ]
-    return {
-        f"{model.model_config.get('env_prefix', '')}{field}".upper()
-        for model in models
-        for field in model.model_fields
-    }
+    """Every variable that a service of ours reads."""
+    return {*known_variables(), CONFIG_VARIABLE, PROVIDER_VARIABLE}
 
 
 def known_to(service: str) -> set[str]:

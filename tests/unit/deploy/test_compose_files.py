@@ -11,17 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from api.__main__ import SECTIONS as API_SECTIONS
 from shared.faktory.handshake import parse_url
-from shared.settings import (
-    ApiSettings,
-    BatchSettings,
-    CrawlSettings,
-    FetchSettings,
-    SinkSettings,
-    WorkerSettings,
-    load,
-    load_faktory,
-)
 from tests.support.compose import (
     ALL_IN_ONE,
     MONITORING,
@@ -35,9 +26,11 @@ from tests.support.compose import (
     services,
     variables_of,
 )
+from tests.support.settings_place import SettingsPlace
 from tests.unit.deploy.known_variables import known_to
 from worker.lane_plan import FLEET_CONNECTIONS
 from worker.queues import QueueOrder
+from worker.settings import SECTIONS as WORKER_SECTIONS
 
 FILES = [ALL_IN_ONE, SERVER, WORKER, MONITORING]
 SECRETS = {
@@ -200,27 +193,30 @@ def test_grafana_is_told_only_what_it_reads():
         assert set(definition.get("environment", {})) <= known_to(name)
 
 
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SettingsPlace:
+    return SettingsPlace(tmp_path, monkeypatch)
+
+
 @each_worker
-def test_a_workers_settings_are_right(path, monkeypatch):
-    for name, value in service(path, "worker-service").environment.items():
-        monkeypatch.setenv(name, value)
-    settings = load(WorkerSettings)
-    queues = QueueOrder.parse(settings.queues, load(CrawlSettings).shards).names
+def test_a_workers_settings_are_right(path, place):
+    place.environment(**service(path, "worker-service").environment)
+    settings = place.load(sections=WORKER_SECTIONS).settings
+    queues = QueueOrder.parse(settings.worker.queues, settings.crawl.shards).names
     assert {"default", "parse", "fetch.00"} <= set(queues)
-    for module in settings.handlers.split(","):
+    for module in settings.worker.handlers.split(","):
         assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file()
-    assert str(load(SinkSettings).ndjson).startswith("/var/lib/manyhands/")
-    assert load(FetchSettings)
-    assert load_faktory().connections == 48
+    assert str(settings.sink.ndjson).startswith("/var/lib/manyhands/")
+    assert settings.faktory.connections == 48
 
 
 @each_api
-def test_the_apis_settings_are_right(path, monkeypatch):
-    for name, value in service(path, "api-service").environment.items():
-        monkeypatch.setenv(name, value)
-    batch = load(BatchSettings)
+def test_the_apis_settings_are_right(path, place):
+    place.environment(**service(path, "api-service").environment)
+    settings = place.load(sections=API_SECTIONS).settings
+    batch = settings.batch
     assert (batch.max_size, batch.max_delay_ms, batch.auto_enabled) == (100, 50, True)
-    assert load(ApiSettings).bind == "0.0.0.0:3000"
+    assert settings.api.bind == "0.0.0.0:3000"
 
 
 def test_the_password_reaches_everybody(monkeypatch):

@@ -1,37 +1,66 @@
-"""Prometheus and Grafana ask for figures that the API has, at the place where it has them."""
+"""Prometheus and Grafana ask for figures that there are, where they are."""
 
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from api.metrics import ApiMetrics, server_figures
 from tests.support.compose import ALL_IN_ONE, MONITORING, SERVER, read
+from tests.support.service_status import child, service, stage
+from worker.figures import FAMILIES, filled
+from worker.link import FIGURES_S, Figures, Sample
+from worker.supervision.metrics import ServiceMetrics
 
 DIRECTORY = MONITORING.parent
-METRIC = re.compile(r"\b(?:api|faktory)_\w+")
+DASHBOARDS = sorted((DIRECTORY / "grafana" / "dashboards").glob("*.json"))
+METRIC = re.compile(r"\b(?:api|faktory|manyhands_worker)_\w+")
 INFO: dict[str, Any] = {
     "faktory": {"queues": {"default": 1}, "sets": {"dead": 1}},
     "server": {"connections": 1},
 }
 
 
-def exported() -> set[str]:
-    """The names of all samples that /metrics can have."""
+@cache
+def exported() -> dict[str, set[str]]:
+    """Name → labels of all samples that the /metrics of the API and of a worker can have."""
     metrics = ApiMetrics()
     metrics.requests.labels("single", "202").inc()
     metrics.jobs.labels("single").inc()
-    families = [*metrics.registry.collect(), *server_figures(INFO, {"default": 0.1})]
-    return {sample.name for family in families for sample in family.samples}
+    families = [
+        *metrics.registry.collect(),
+        *server_figures(INFO, {"default": 0.1}),
+        *text_string_to_metric_families(worker_text()),
+    ]
+    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+
+
+def worker_text() -> str:
+    """Of a worker service with one sample of everything."""
+    figures = [
+        filled(made, [Sample(list(made.label_names), 1, [1] * (len(made.bounds) + 1))])
+        for made in FAMILIES
+    ]
+    metrics = ServiceMetrics()
+    metrics.keep("fetch", "fetch-0", 1, Figures(figures))
+    status = service(child("fetch-0", stages=[stage("fetch")]), memory_limit_bytes=1)
+    return metrics.text(status).decode()
+
+
+def dashboards() -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in DASHBOARDS]
 
 
 def dashboard_expressions() -> Iterator[str]:
-    dashboard = json.loads((DIRECTORY / "grafana/dashboards/manyhands.json").read_text())
-    for panel in dashboard["panels"]:
-        for target in panel["targets"]:
-            yield target["expr"]
+    for dashboard in dashboards():
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                yield target["expr"]
 
 
 def alert_expressions() -> Iterator[str]:
@@ -46,20 +75,45 @@ def metrics_in(expression: str) -> set[str]:
     return set(METRIC.findall(expression.replace('"api-service"', "")))
 
 
+def labels_in(expression: str) -> set[str]:
+    """Those that it groups by or looks for."""
+    grouped = {
+        name.strip()
+        for names in re.findall(r"\bby \(([^)]*)\)", expression)
+        for name in names.split(",")
+    }
+    return grouped | set(re.findall(r"[{,]\s*(\w+)\s*=", expression))
+
+
+def assert_exported(expression: str) -> None:
+    names = metrics_in(expression)
+    assert names <= set(exported()), expression
+    for name in names:
+        # Prometheus itself adds where it found it.
+        assert labels_in(expression) <= exported()[name] | {"instance", "job"}, expression
+
+
 def test_every_panel_shows_figures_that_there_are():
     for expression in dashboard_expressions():
         assert metrics_in(expression), expression
-        assert metrics_in(expression) <= exported()
+        assert_exported(expression)
 
 
 def test_every_alert_looks_at_figures_that_there_are():
     for expression in alert_expressions():
-        assert metrics_in(expression) <= exported()
         assert metrics_in(expression) or "up{" in expression
+        assert_exported(expression)
 
 
-def test_panels_do_not_overlap():
-    dashboard = json.loads((DIRECTORY / "grafana/dashboards/manyhands.json").read_text())
+def test_a_label_that_there_is_not_would_be_found():
+    with pytest.raises(AssertionError):
+        assert_exported("sum by (color) (rate(manyhands_worker_jobs_total[1m]))")
+    with pytest.raises(AssertionError):
+        assert_exported('manyhands_worker_jobs_total{jobtype="add", color="red"}')
+
+
+@pytest.mark.parametrize("dashboard", dashboards(), ids=lambda dashboard: dashboard["uid"])
+def test_panels_do_not_overlap(dashboard):
     taken = [
         (x, y)
         for place in (panel["gridPos"] for panel in dashboard["panels"])
@@ -75,12 +129,30 @@ def test_prometheus_reads_the_api_where_each_file_runs_it():
         (mounted,) = read(path)["services"]["prometheus"]["volumes"]
         assert mounted.startswith(f"./deploy/monitoring/prometheus/{config}:")
         content = yaml.safe_load((DIRECTORY / "prometheus" / config).read_text())
-        (job,) = content["scrape_configs"]
+        (job,) = [one for one in content["scrape_configs"] if one["job_name"] == "api-service"]
         (target,) = job["static_configs"][0]["targets"]
         name, port = target.split(":")
         api = read(path)["services"][name]
         assert api["environment"]["API_BIND"].endswith(f":{port}")
         assert content["rule_files"] == ["alerts.yml"]
+
+
+def test_prometheus_reads_the_workers_that_run_beside_it():
+    content = yaml.safe_load((DIRECTORY / "prometheus/all-in-one.yml").read_text())
+    (job,) = [one for one in content["scrape_configs"] if one["job_name"] == "worker-service"]
+    (found,) = job["dns_sd_configs"]
+    (name,) = found["names"]
+    bind = read(ALL_IN_ONE)["services"][name]["environment"]["WORKER_HTTP_BIND"]
+    assert bind == f"0.0.0.0:{found['port']}"
+    # The one interval of all figures.
+    assert content["global"]["scrape_interval"] == f"{FIGURES_S:.0f}s"
+
+
+def test_alerts_are_of_services_that_prometheus_reads():
+    content = yaml.safe_load((DIRECTORY / "prometheus/all-in-one.yml").read_text())
+    read_jobs = {one["job_name"] for one in content["scrape_configs"]}
+    looked_for = {name for text in alert_expressions() for name in re.findall('job="(.*?)"', text)}
+    assert looked_for == read_jobs
 
 
 def test_prometheus_has_a_key_where_the_api_wants_one():
@@ -97,8 +169,9 @@ def test_grafana_finds_prometheus_and_the_dashboard():
     )
     (source,) = sources["datasources"]
     assert source["url"] == "http://prometheus:9090"
-    dashboard = json.loads((DIRECTORY / "grafana/dashboards/manyhands.json").read_text())
-    assert {panel["datasource"]["uid"] for panel in dashboard["panels"]} == {source["uid"]}
+    for dashboard in dashboards():
+        assert {panel["datasource"]["uid"] for panel in dashboard["panels"]} == {source["uid"]}
+    assert len({dashboard["uid"] for dashboard in dashboards()}) == len(DASHBOARDS) == 2
     providers = yaml.safe_load(
         (DIRECTORY / "grafana/provisioning/dashboards/manyhands.yml").read_text()
     )

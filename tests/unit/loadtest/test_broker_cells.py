@@ -2,19 +2,20 @@
 
 import pytest
 
-from loadtest.bench_broker import needed_consumers, plan_servers
+from loadtest.bench_broker import needed_consumers
 from loadtest.broker_cells import (
     DEFAULT,
     FULL,
     LARGE_BACKLOG,
-    SERVERS,
     BacklogCell,
     DrainCell,
     LatencyCell,
     PushCell,
     SustainedCell,
+    is_planned,
     parse_broker_cells,
 )
+from loadtest.server_runs import SERVERS, plan_servers
 
 
 def test_every_cell_is_found_by_its_own_key():
@@ -49,7 +50,8 @@ def test_what_is_no_cell_is_refused(text):
 
 def test_both_servers_run_side_by_side_in_every_round_and_take_turns():
     cells = DEFAULT[:2]
-    steps = [(s.round, s.cell, s.server) for s in plan_servers(cells, list(SERVERS), 2)]
+    plan = plan_servers(dict.fromkeys(cells, tuple(SERVERS)), 2, is_planned)
+    steps = [(step.round, step.cell, step.server) for step in plan]
     assert len(steps) == 8
     assert {(number, cell) for number, cell, _ in steps[::2]} == {
         (number, cell) for number, cell, _ in steps[1::2]
@@ -59,7 +61,8 @@ def test_both_servers_run_side_by_side_in_every_round_and_take_turns():
 
 
 def test_the_large_backlog_runs_once_and_with_the_broker_only():
-    steps = list(plan_servers((BacklogCell(LARGE_BACKLOG),), list(SERVERS), 3))
+    large = BacklogCell(LARGE_BACKLOG)
+    steps = list(plan_servers({large: list(SERVERS)}, 3, is_planned))
     assert [(step.server, step.round) for step in steps] == [("broker", 1)]
 
 

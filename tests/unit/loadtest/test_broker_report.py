@@ -6,18 +6,16 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from loadtest.bench_broker import outcome
-from loadtest.broker_cells import FULL, SERVERS, BrokerCell, LatencyCell, PushCell
-from loadtest.broker_measure import ServerRun
+from loadtest.broker_cells import FULL, BrokerCell, LatencyCell, PushCell
 from loadtest.broker_report import (
     METRICS,
     RATE,
     SECTIONS,
-    BrokerReport,
     broker_markdown,
     print_broker_report,
     write_broker_report,
 )
+from loadtest.server_runs import SERVERS, ServerReport, ServerRun, outcome
 
 PUSH = PushCell(100, 16)
 
@@ -35,8 +33,8 @@ def run_of(
 
 def report_of(
     runs: list[ServerRun], cells: tuple[BrokerCell, ...] = (PUSH,), *, is_complete: bool = True
-) -> BrokerReport:
-    return BrokerReport(
+) -> ServerReport:
+    return ServerReport(
         "python -m loadtest bench-broker", "today", {"cores": "2"}, cells, runs, is_complete
     )
 
@@ -79,7 +77,7 @@ def test_latencies_are_shown_in_hundredths_of_a_millisecond():
     runs = [run_of("faktory", 1, 0.5, cell), run_of("broker", 1, 1.25, cell)]
     text = broker_markdown(report_of(runs, (cell,)))
     assert "idle server, p99 ms (less is better) | 0.50 | 1.25 | 2.50 (2.50 to 2.50) | 1 |" in text
-    assert outcome(runs[1]) == "1.25 p50 ms, 1.25 p99 ms"
+    assert outcome(runs[1], METRICS) == "1.25 p50 ms, 1.25 p99 ms"
 
 
 def test_an_interrupted_benchmark_says_so():

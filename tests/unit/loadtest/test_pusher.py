@@ -16,6 +16,8 @@ class Answering:
 
     def __init__(self, refuse_after: int | None = None, lag: int = 0) -> None:
         self.jids: list[str] = []
+        # What comes after the number of each job.
+        self.args: list[int] = []
         self.most_waiting = 0
         self._processed = 0
         self._lag = lag
@@ -56,7 +58,9 @@ class Answering:
             self._processed = max(self._processed, len(self.jids) - self._lag)
             text = json.dumps(_info(self._processed)).encode()
             return b"$%d\r\n%b\r\n" % (len(text), text)
-        self.jids += [job["jid"] for job in json.loads(rest)]
+        jobs = json.loads(rest)
+        self.jids += [job["jid"] for job in jobs]
+        self.args += [arg for job in jobs for arg in job["args"][1:]]
         self.most_waiting = max(self.most_waiting, len(self.jids) - self._processed)
         if self._refuse_after is not None and len(self.jids) > self._refuse_after:
             return b'$13\r\n{"abc":"why"}\r\n'
@@ -106,6 +110,17 @@ def test_it_runs_no_further_ahead_than_allowed():
         pushed = push(Order(server.port, "bench", 500, 10, 4, ahead=100))
     assert pushed.jobs == 500
     assert 30 <= server.most_waiting <= 100
+
+
+def test_it_keeps_a_pace_and_its_jobs_sleep_as_long_as_told():
+    server = Answering()
+    with server.serving():
+        order = Order(server.port, "bench", 60, 10, 2, per_s=200, sleep_ms=25)
+        pushed = push(order)
+    assert pushed.jobs == len(set(server.jids)) == 60
+    # The last ten are due when 60 are: after 0.3 s.
+    assert pushed.seconds >= 0.3
+    assert set(server.args) == {25}
 
 
 def test_a_refused_job_ends_it():

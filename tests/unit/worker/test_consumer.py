@@ -6,13 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.support.memory_source import MemorySource, make_delivery
 from tests.support.scripted_server import eventually
 from worker import consumer as consumer_module
 from worker.consumer import LEAST_TIME_S, Consumer
 from worker.execution import Execution
 from worker.outcomes import Done, Failed, PutBack, Retry
 from worker.registry import Registry
+from worker.testing import MemorySource, make_delivery
 
 
 class Works:

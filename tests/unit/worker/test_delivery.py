@@ -14,11 +14,12 @@ from worker.delivery import (
     MAX_MARGIN_S,
     Delivery,
     deferred_copy,
+    fresh_copy,
     parse_delivery,
     put_back_copy,
     retry_copy,
 )
-from worker.outcomes import Retry
+from worker.outcomes import PUT_BACK, Defer, Retry
 
 WIRE: dict[str, Any] = {
     "jid": "job-00000001",
@@ -62,6 +63,39 @@ def test_a_job_of_ours_is_known_by_its_identity():
 def test_an_identity_outlives_the_jid():
     delivery = delivered(custom={"mh": {"id": "first", "deliveries": 4}})
     assert (delivery.id, delivery.deliveries) == ("first", 5)
+
+
+@pytest.mark.parametrize(
+    ("mh", "version"),
+    [
+        ({}, 1),
+        ({"id": "first", "deliveries": 1}, 1),
+        ({"id": "first", "deliveries": 1, "v": 2}, 2),
+        # As another producer may say it, who knows nothing of identities.
+        ({"v": 3}, 3),
+        ({"v": "2"}, 1),
+        ({"v": None}, 1),
+        ({"v": True}, 1),
+        ({"v": 2.0}, 1),
+    ],
+)
+def test_a_job_carries_the_version_of_its_payload(mh, version):
+    assert delivered(custom={"mh": mh}).version == version
+
+
+def test_a_job_of_ours_brings_its_version_with_it():
+    delivery = redelivered(encode_job(Job(jobtype="add", args=[], version=2)))
+    assert delivery.version == 2
+
+
+@pytest.mark.parametrize("mh", [{"v": 2}, {"id": "first", "deliveries": 1, "v": 2}])
+def test_the_version_outlives_every_kind_of_copy(mh):
+    delivery = delivered(custom={"mh": mh | {"note": "kept"}})
+    for outcome in (PUT_BACK, Retry(1), Defer(datetime(2027, 1, 1, tzinfo=UTC))):
+        copy = fresh_copy(delivery, outcome)
+        assert redelivered(copy).version == 2
+        assert redelivered(copy).id == delivery.id
+        assert again(copy)["custom"]["mh"]["note"] == "kept"
 
 
 def test_failures_count_as_deliveries():

@@ -11,16 +11,17 @@ from functools import wraps
 from typing import Any, NoReturn
 
 import pytest
+import structlog
 
 from shared.errors import ServerError
-from shared.jobs import Job
-from tests.support.memory_source import MemorySource, make_delivery
+from shared.jobs import Job, utc_now
 from tests.support.scripted_server import eventually
 from worker.context import JobContext
 from worker.delivery import Delivery
 from worker.execution import Execution
 from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
 from worker.registry import Registry
+from worker.testing import MemorySource, make_delivery
 
 UNTIL = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -467,3 +468,45 @@ async def test_the_slot_is_freed_even_if_the_outcome_cannot_be_reported(bench: B
     with pytest.raises(ServerError):
         await task
     assert bench.freed == [delivery]
+
+
+@pytest.mark.parametrize(("known", "sent"), [(1, 1), (2, 1), (2, 2)])
+async def test_a_handler_gets_every_version_up_to_its_own(bench: Bench, known, sent):
+    seen = []
+
+    @bench.registry.job("job", version=known)
+    async def handler(ctx: JobContext):
+        seen.append(ctx.version)
+
+    assert isinstance(await bench.run(custom={"mh": {"v": sent}}), Done)
+    assert seen == [sent]
+
+
+@pytest.mark.parametrize(("deliveries", "after_s"), [(1, 1), (2, 2), (500, 30)])
+async def test_a_job_that_is_too_new_is_left_to_another_worker(bench: Bench, deliveries, after_s):
+    @bench.registry.job("job", version=2)
+    async def handler(new_kind_of_argument: str):
+        raise AssertionError("it was called")
+
+    before = utc_now()
+    identity = {"id": "first", "deliveries": deliveries - 1, "v": 3}
+    outcome = await bench.run([{"not": "a string"}], custom={"mh": identity}, retry=0)
+
+    assert isinstance(outcome, Defer)
+    assert 0 <= (outcome.until - before).total_seconds() - after_s < 5
+    (again,) = bench.source.queued_again
+    assert again["custom"]["mh"] == identity | {"deliveries": deliveries}
+    assert "failure" not in again
+
+
+async def test_too_new_jobs_are_said_once_for_each_type(bench: Bench):
+    for name in ("one", "other"):
+        bench.registry.job(name)(lambda: None)
+    with structlog.testing.capture_logs() as lines:
+        for number, name in enumerate(["one", "one", "other", "one", "other"]):
+            delivery = make_delivery(name, jid=f"job-{number:08}", custom={"mh": {"v": 2}})
+            await bench.execution.run_one(delivery, bench.freed.append)
+    assert [(line["jobtype"], line["version"], line["known"]) for line in lines] == [
+        ("one", 2, 1),
+        ("other", 2, 1),
+    ]

@@ -8,9 +8,9 @@ import pytest
 from pydantic import BaseModel
 
 from shared.errors import ConfigError
-from tests.support.memory_source import make_delivery
 from worker.context import JobContext
 from worker.registry import BadArguments, Registry, make_handler
+from worker.testing import make_delivery
 
 
 @pytest.fixture
@@ -180,3 +180,33 @@ def test_two_handlers_for_one_type_are_refused():
     handler = registry.get("add")
     assert handler is not None
     assert handler.function is first
+
+
+def test_a_type_is_consumed_from_the_queue_that_its_handler_names():
+    registry = Registry()
+    registry.job("thumbnail", queue="images")(lambda: None)
+    registry.job("greet")(lambda: None)
+    registry.job("fetch")(lambda: None)
+    registry.job("parse", queue="pages")(lambda: None)
+    assert registry.queues_by_type() == {
+        "thumbnail": "images",
+        "greet": "default",
+        # Of ours, so where the API puts them.
+        "fetch": "fetch.*",
+        "parse": "pages",
+    }
+
+
+@pytest.mark.parametrize("queue", ["", "a b", "a,b", "a:3", "fetch.*"])
+def test_a_queue_that_is_not_one_name_is_refused_when_it_is_registered(queue):
+    with pytest.raises(ConfigError, match=r"thumbnail.*queue name"):
+        Registry().job("thumbnail", queue=queue)(lambda: None)
+
+
+def test_a_handler_knows_the_first_version_unless_it_says_another():
+    registry = Registry()
+    registry.job("old")(lambda: None)
+    registry.job("new", version=2)(lambda: None)
+    assert [handler.version for handler in registry.handlers.values()] == [1, 2]
+    with pytest.raises(ConfigError, match="version 0"):
+        registry.job("wrong", version=0)(lambda: None)

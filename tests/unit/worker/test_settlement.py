@@ -11,10 +11,10 @@ import pytest
 from shared.faktory.client import FaktoryVerbs
 from shared.faktory.lanes import CommandLanes
 from tests.support.fake_transport import FakeDialer
-from tests.support.memory_source import make_delivery
 from worker.outcomes import DONE, PUT_BACK, Defer, Drop, Failed, Retry
 from worker.results import Results
 from worker.settlement import Settlement
+from worker.testing import make_delivery
 
 UNTIL = datetime(2027, 1, 1, tzinfo=UTC)
 

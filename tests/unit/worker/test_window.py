@@ -13,8 +13,10 @@ from hypothesis.stateful import (
 
 from tests.support.simulated_server import FETCH_BLOCKS_S, Simulation
 from worker.window import (
+    BURST,
     ERROR_PAUSE_S,
     INTERVAL_S,
+    MORE_PER_S,
     REMEMBERED_INTERVALS,
     RESULTS_PER_LANE,
     RateMeter,
@@ -49,7 +51,7 @@ class AnythingThatHappens(RuleBasedStateMachine):
         if credits:
             shares = spread(credits, self.lanes)
             self.lanes = [had + got for had, got in zip(self.lanes, shares, strict=True)]
-            self.window.sent(credits)
+            self.window.sent(credits, self.now)
 
     @precondition(lambda self: any(self.lanes))
     @rule(answer=st.sampled_from(["job", "job", "job", "empty", "error"]))
@@ -147,7 +149,7 @@ def test_a_job_that_waits_for_the_answer_to_its_result_takes_no_slot():
 def test_each_job_lets_one_more_fetch_out_up_to_the_slots():
     window = a_window()
     for _ in range(200):
-        window.sent(1)
+        window.sent(1, 1.0)
         window.job_arrived(1.0)
         window.job_ended()
     assert window.size == window.slots
@@ -172,7 +174,7 @@ def test_an_error_pauses_the_fetches_and_then_goes_on():
 
 def test_a_lost_lane_gives_its_credits_back():
     window = a_window(size=4)
-    window.sent(window.credits(1.0, 0))
+    window.sent(window.credits(1.0, 0), 1.0)
     assert window.credits(1.0, 0) == 0
     window.lane_lost(3)
     assert window.credits(1.0, 0) == 3
@@ -343,3 +345,26 @@ def test_all_lanes_lost_and_back_again_leave_nothing_outstanding_behind():
     world.push(20)
     world.run_for(30)
     assert world.finished == 20
+
+
+# Jobs that start together would end together
+
+
+def test_a_burst_is_bounded_and_grows_with_time():
+    window = a_window(slots=10_000, size=10_000, depth_per_lane=1024, results_per_lane=1024)
+    assert window.credits(1.0, 0) == BURST
+    window.sent(BURST, 1.0)
+    assert window.credits(1.0, 0) == 0
+    assert window.credits(1.0 + 10.5 / MORE_PER_S, 0) == 10
+    assert window.credits(2.0, 0) == BURST
+
+
+def test_jobs_that_ended_are_replaced_at_once_and_a_quarter_more():
+    window = a_window(slots=10_000, size=10_000, depth_per_lane=1024, results_per_lane=1024)
+    window.running = 2000
+    window.sent(0, 1.0)
+    for _ in range(1000):
+        window.job_ended()
+    assert window.credits(1.0, 0) == 1250
+    window.sent(1250, 1.0)
+    assert window.credits(1.0, 0) == 0

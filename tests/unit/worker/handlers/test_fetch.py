@@ -7,7 +7,6 @@ import pytest
 
 from shared.errors import InvalidUrl
 from shared.jobs import encode_job
-from tests.support.memory_source import make_delivery
 from worker.bodies import unpack
 from worker.context import JobContext
 from worker.handlers import fetch as handler
@@ -15,6 +14,7 @@ from worker.handlers.parse import parse
 from worker.net.fetcher import ForbiddenAddress, Page, PermanentFetchError, TemporaryFetchError
 from worker.outcomes import Dead, Retry
 from worker.registry import make_handler
+from worker.testing import make_delivery
 
 URL = "http://example.com/"
 WHEN = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)

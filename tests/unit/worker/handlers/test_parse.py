@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.memory_source import make_delivery
 from worker.bodies import pack
 from worker.context import JobContext
 from worker.handlers.parse import parse
 from worker.outcomes import Dead
+from worker.testing import make_delivery
 
 HTML = b"<title>Home</title><a href=a>a</a>"
 

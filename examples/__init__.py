@@ -1,0 +1,1 @@
+"""Programs to copy from: handlers with their test, and a producer that knows nothing of ours."""

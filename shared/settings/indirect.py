@@ -1,0 +1,65 @@
+"""Values that are elsewhere: in files of their own, or where FAKTORY_PROVIDER points to."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from shared.settings.layers import PROVIDER, Given, Layer, reason
+from shared.settings.names import Key, settings_of
+
+FAKTORY_URL: Key = ("faktory", "url")
+
+
+class _Unusable(Exception):
+    """With the reason."""
+
+
+def resolved(
+    layer: Layer, sections: Collection[str], settled: Collection[Key], variables: Mapping[str, str]
+) -> Layer:
+    """What a layer gives of these sections, with values in place of where they are. What a higher
+    layer has `settled` is not looked for: a file that nobody needs need not be there."""
+    values = {key: given for key, given in layer.values.items() if key[0] in sections}
+    problems = list(layer.problems)
+    for setting in (one for section in sections for one in settings_of(section) if one.has_file):
+        file = values.pop(setting.file_key, None)
+        if file is None or setting.key in settled:
+            continue
+        if setting.key in values:
+            problems.append(f"{values[setting.key].name} and {file.name} exclude each other")
+            continue
+        try:
+            values[setting.key] = _of_file(file)
+        except _Unusable as error:
+            problems.append(f"{file.name}: {error}")
+    provider = values.pop(PROVIDER, None)
+    if provider is not None and FAKTORY_URL not in settled:
+        try:
+            # It goes before FAKTORY_URL, as with other clients of Faktory.
+            values[FAKTORY_URL] = _of_provider(provider, variables)
+        except _Unusable as error:
+            problems.append(f"{provider.name}: {error}")
+    return Layer(values, problems)
+
+
+def _of_file(file: Given) -> Given:
+    if not isinstance(file.value, str) or not file.value:
+        raise _Unusable("not the name of a file")
+    try:
+        text = Path(file.value).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise _Unusable(f"cannot read {file.value}: {reason(error)}") from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        # Taken as it is, it would be a service without a password.
+        raise _Unusable(f"{file.value} is empty")
+    return Given(text, file.name, f"{file.origin}, {file.value}")
+
+
+def _of_provider(provider: Given, variables: Mapping[str, str]) -> Given:
+    name = str(provider.value)
+    if "://" in name:
+        # Not shown: it may hold a password.
+        raise _Unusable("it must be the name of a variable, not a URL")
+    if name not in variables:
+        raise _Unusable(f"{name} is not set")
+    return Given(variables[name], name, f"{name}, by {provider.origin}")

@@ -1,0 +1,119 @@
+"""The command line: an option for each setting, made from the model. Secrets are not among them,
+because everybody on the machine can see a command line; the files that hold them are."""
+
+import argparse
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import SecretStr
+
+from shared.settings.names import CONFIG_VARIABLE, Key, Setting, option_of, settings_of, variable_of
+from shared.settings.sections import Settings
+
+CONFIG_DEST = "config_file"
+# Between section and field in the name of an argument; no other argument has it.
+_JOINT = "."
+HOW_TO_SET = """\
+Each option is a variable of the environment, too (--faktory-url is FAKTORY_URL), and a key of the
+YAML file (faktory: {url: …}). The command line goes before the environment, then come .env of the
+current directory, the YAML file, and the defaults. docs/CONFIGURATION.md has all of it.
+"""
+_CONFIG_HELP = f"YAML file (or {CONFIG_VARIABLE}; default ./manyhands.yaml, if there is one)"
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Options are long here; what they mean stands beside them all the same."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34)
+
+
+class SettingsParser(argparse.ArgumentParser):
+    """Also the class of its subcommands' parsers."""
+
+    def __init__(self, **options: Any) -> None:
+        # No abbreviations: what is short for one option today could be another one's tomorrow.
+        super().__init__(**options, formatter_class=_Help, allow_abbrev=False)
+
+
+def settings_parser(
+    service: str, description: str, sections: Collection[str], *, commands: str, more: str = ""
+) -> argparse.ArgumentParser:
+    """The parser of `python -m service`, for which subcommands may be added; `more` is said at the
+    end of its help."""
+    parser = SettingsParser(
+        prog=f"python -m {service}",
+        # Not all options: nobody would see what is wrong above so many of them.
+        usage=f"%(prog)s [options] [{commands}]",
+        description=description,
+        epilog=f"{HOW_TO_SET}{more}",
+    )
+    add_settings(parser, sections)
+    return parser
+
+
+def add_settings(parser: argparse.ArgumentParser, sections: Collection[str]) -> None:
+    """An option for each setting of these sections, and one for the YAML file."""
+    parser.add_argument(
+        "--config", metavar="FILE", dest=CONFIG_DEST, default=argparse.SUPPRESS, help=_CONFIG_HELP
+    )
+    for section in sections:
+        settings = settings_of(section)
+        if not settings:
+            continue
+        model = Settings.model_fields[section].annotation
+        group = parser.add_argument_group(section, model.__doc__)
+        for setting in settings:
+            for key, metavar, help_text in _options(setting):
+                group.add_argument(
+                    option_of(key),
+                    metavar=metavar,
+                    dest=_JOINT.join(key),
+                    # Absent unless given: a subcommand's options must not undo those before it.
+                    default=argparse.SUPPRESS,
+                    help=help_text.replace("%", "%%"),
+                )
+
+
+def given_options(arguments: argparse.Namespace | None) -> dict[Key, str]:
+    if arguments is None:
+        return {}
+    given = vars(arguments).items()
+    return {tuple(name.split(_JOINT)): value for name, value in given if _JOINT in name}
+
+
+def given_config(arguments: argparse.Namespace | None) -> str | None:
+    return getattr(arguments, CONFIG_DEST, None)
+
+
+def default_text(setting: Setting) -> str:
+    """As a user would write it."""
+    default = setting.field.default
+    if isinstance(default, SecretStr) or default in (None, "", ()):
+        return "none"
+    if isinstance(default, bool):
+        return str(default).lower()
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _options(setting: Setting) -> Iterator[tuple[Key, str, str]]:
+    said = setting.field.description
+    if not setting.is_secret:
+        metavar = _metavar(setting.field.annotation)
+        yield setting.key, metavar, f"{said} (default {default_text(setting)})"
+        said = f"file that holds {option_of(setting.key)}"
+    else:
+        said = f"file that holds {variable_of(setting.key)}: {said}"
+    if setting.has_file:
+        yield setting.file_key, "FILE", said
+
+
+def _metavar(annotation: Any) -> str:
+    if get_origin(annotation) in (Union, UnionType):
+        (annotation,) = (part for part in get_args(annotation) if part is not NoneType)
+    if get_origin(annotation) is Literal:
+        return f"{{{','.join(get_args(annotation))}}}"
+    by_type = {bool: "{true,false}", int: "N", float: "N", Path: "PATH"}
+    return by_type.get(annotation, "TEXT")

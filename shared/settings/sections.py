@@ -1,0 +1,375 @@
+"""Every setting of every service: what it means, its default, and what is refused.
+
+A field's description is what `--help` and docs/CONFIGURATION.md say of it. Nothing is read here: a
+section that is made without values has its defaults.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    field_validator,
+    model_validator,
+)
+
+from shared.settings.addresses import host_and_port, is_loopback
+
+DEFAULT_FAKTORY_URL = "tcp://localhost:7419"
+# A server takes 2,000 from everybody together; more than this makes it no cheaper per job.
+DEFAULT_CONNECTIONS = 96
+# A parse job carries no more of a page; it has to fit into one line of the server's protocol.
+MAX_PARSED_BYTES = 8 * 1024 * 1024
+LOG_LEVEL: str = Field(
+    default="info",
+    pattern="(?i)^(debug|info|warning|error)$",
+    description="debug, info, warning or error",
+)
+
+
+@dataclass(slots=True, frozen=True)
+class HoldsPassword:
+    """Marks a URL that may have a password inside."""
+
+
+Url = Annotated[str, HoldsPassword()]
+# Empty is none, not the current directory.
+OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
+Networks = tuple[IPv4Network | IPv6Network, ...]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class FaktorySettings(Section):
+    """Where the server is and how many connections this service may hold there."""
+
+    url: Url = Field(
+        default=DEFAULT_FAKTORY_URL,
+        repr=False,
+        description="tcp://:password@host:7419, or tcp+tls://…; the variable FAKTORY_PROVIDER may "
+        "name another one that holds it",
+    )
+    ca_file: OptionalPath = Field(
+        default=None, description="CA certificate of a server that signs its own"
+    )
+    connections: int = Field(
+        default=DEFAULT_CONNECTIONS,
+        ge=3,
+        le=1800,
+        description="sockets that this service may open",
+    )
+    web_url: Url = Field(
+        default="",
+        repr=False,
+        description="the HTTP side of our broker, for the API; empty: http://, the host of "
+        "FAKTORY_URL, :7420",
+    )
+
+
+class WorkerSettings(Section):
+    """What a worker runs."""
+
+    concurrency: int = Field(
+        default=500,
+        ge=1,
+        le=100_000,
+        description="jobs at a time in each process: 50 local, 500 LAN, 1000 and more WAN",
+    )
+    processes: int = Field(
+        default=1, ge=1, le=512, description="processes, each with so many jobs at a time"
+    )
+    stages: str = Field(
+        default="",
+        description="`fetch:2x500 parse:1x80`: for each stage processes and slots, instead of "
+        "WORKER_PROCESSES and WORKER_CONCURRENCY",
+    )
+    queues: str = Field(
+        default="",
+        description="strict order `a,b`, or weights `a:3,b:1`; `fetch.*` is the queues of all "
+        "shards; empty: the queues of all job types that are registered",
+    )
+    handlers: str = Field(
+        default="worker.handlers.add", description="modules with @job functions, comma separated"
+    )
+    shutdown_timeout: float = Field(
+        default=25.0, gt=0, description="seconds from SIGTERM to the exit"
+    )
+    idle_fetches: int = Field(
+        default=4, ge=1, description="FETCHes kept outstanding on empty queues"
+    )
+    start_method: Literal["spawn", "forkserver", "fork"] = Field(
+        default="spawn",
+        description="how processes are made; spawn is safe with threads, and sees new code when "
+        "they are replaced",
+    )
+    hang_timeout: float = Field(
+        default=120.0,
+        gt=0,
+        description="seconds for which an event loop may stand still, without computing, before "
+        "its process is replaced",
+    )
+    memory_limit_mb: int | None = Field(
+        default=None,
+        ge=1,
+        description="MiB that a process may use before it is drained and replaced; none: its "
+        "share of the container's limit",
+    )
+    http_bind: str = Field(
+        default="127.0.0.1:7421",
+        description="host:port of /metrics, /healthz, /readyz and /status",
+    )
+    cloudwatch: bool = Field(
+        default=False,
+        description="write the figures to the log as CloudWatch embedded metrics, too",
+    )
+    log_level: str = LOG_LEVEL
+
+    @field_validator("http_bind")
+    @classmethod
+    def _check_bind(cls, value: str) -> str:
+        host_and_port(value)
+        return value
+
+
+class BrokerSettings(Section):
+    """Where the broker listens, and how it keeps what it is given."""
+
+    bind: str = Field(default="127.0.0.1:7419", description="host:port for Faktory clients")
+    http_bind: str = Field(
+        default="127.0.0.1:7420",
+        description="host:port for /stats, /health, /metrics, /sets/{scheduled,retries,dead}",
+    )
+    data: Path = Field(default=Path("broker-data"), description="directory of the database")
+    password: SecretStr = Field(
+        default=SecretStr(""), description="needed when it does not listen on loopback only"
+    )
+    tls_cert: OptionalPath = Field(
+        default=None, description="PEM file; with it clients connect by tcp+tls://"
+    )
+    tls_key: OptionalPath = Field(default=None, description="PEM file of the certificate's key")
+    sync: Literal["full", "normal"] = Field(
+        default="full",
+        description="full: answered pushes and ACKs survive a power loss; normal: they survive a "
+        "kill -9, but not a power loss",
+    )
+    max_line_bytes: int = Field(
+        default=64 * 1024 * 1024, ge=64 * 1024, description="longest command, in bytes"
+    )
+    log_level: str = LOG_LEVEL
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for variable, value in (("BROKER_BIND", self.bind), ("BROKER_HTTP_BIND", self.http_bind)):
+            try:
+                host, _ = host_and_port(value)
+            except ValueError as error:
+                raise ValueError(f"{variable}: {error}") from None
+            if not self.password.get_secret_value() and not is_loopback(host):
+                raise ValueError(
+                    f"set BROKER_PASSWORD, or keep {variable} on 127.0.0.1: "
+                    "without a password everybody on the network could run jobs"
+                )
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("BROKER_TLS_CERT and BROKER_TLS_KEY are only of use together")
+        return self
+
+
+class ApiSettings(Section):
+    """Where the ingest service listens, whom it lets in, and how much it takes at once."""
+
+    bind: str = Field(default="127.0.0.1:3000", description="host:port for HTTP clients")
+    processes: int = Field(default=1, ge=1, le=64, description="processes that share the port")
+    keys: SecretStr = Field(
+        default=SecretStr(""),
+        description="name:scopes:sha256, comma separated; needed off loopback. `none`: no keys "
+        "although it listens to others, because something else guards it; without keys only "
+        "requests to a Host of this machine are served",
+    )
+    rate_per_key: float = Field(
+        default=0.0,
+        ge=0,
+        description="jobs per second of each key, over all processes; 0 is no limit",
+    )
+    allow_unknown_types: bool = Field(
+        default=False, description="take job types that no model knows, too"
+    )
+    max_body_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1024, description="longest JSON list, in bytes"
+    )
+    max_line_bytes: int = Field(
+        default=1024 * 1024, ge=1024, description="longest line of NDJSON, in bytes"
+    )
+    log_level: str = LOG_LEVEL
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        try:
+            host, _ = host_and_port(self.bind)
+        except ValueError as error:
+            raise ValueError(f"API_BIND: {error}") from None
+        if not self.keys.get_secret_value() and not is_loopback(host):
+            raise ValueError(
+                "set API_KEYS, or keep API_BIND on 127.0.0.1: without a key everybody on the "
+                "network could queue jobs. `python -m api key` makes one; API_KEYS=none says "
+                "that something else keeps strangers out"
+            )
+        return self
+
+
+class BatchSettings(Section):
+    """How single jobs are gathered before they are pushed."""
+
+    max_size: int = Field(default=100, ge=1, le=1000, description="jobs of a batch")
+    max_delay_ms: float = Field(
+        default=50,
+        ge=0,
+        le=60_000,
+        description="how long a job waits for others while a batch is under way, in ms",
+    )
+    auto_enabled: bool = Field(default=True, description="false: every job is pushed by itself")
+
+
+class FetchSettings(Section):
+    """What a fetch may take: seconds, bytes, redirects."""
+
+    timeout_s: float = Field(
+        default=30.0, gt=0, le=3600, description="seconds for the whole fetch, redirects included"
+    )
+    connect_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="seconds for DNS, connection and TLS of one request",
+    )
+    read_timeout_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="seconds of silence before the first byte, and between two reads",
+    )
+    max_bytes: int = Field(
+        default=1024 * 1024,
+        ge=1,
+        description="bytes read of one page, before and after decompression; the rest stays unread",
+    )
+    truncate_bytes: int = Field(
+        default=100_000, ge=1, le=MAX_PARSED_BYTES, description="bytes of a page that are parsed"
+    )
+    max_redirects: int = Field(default=5, ge=0, le=50, description="redirects in a row")
+    user_agent: str = Field(
+        default="Manyhands/0.1",
+        pattern=r"^[\x21-\x7e][\x20-\x7e]*$",
+        description="what we say who we are; name a contact",
+    )
+
+
+class AllowSettings(Section):
+    """Networks to which a fetch may connect although they are not public."""
+
+    nets: Networks = Field(default=(), description="such as 10.0.0.0/8,fd00::/8")
+
+    @field_validator("nets", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        """Text with commas from a variable, a list from YAML."""
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list):
+            return parts
+        return tuple(ip_network(str(part).strip()) for part in parts if str(part).strip())
+
+
+class CrawlSettings(Section):
+    """How domains are spread over queues: the same number for the API and for every worker."""
+
+    shards: int = Field(
+        default=64, ge=1, le=1024, description="queues that fetch jobs are spread over, by domain"
+    )
+
+
+class SinkSettings(Section):
+    """Where records go."""
+
+    ndjson: OptionalPath = Field(
+        default=None,
+        description="file to which records are appended; a process that finds it taken writes to "
+        "name-2, name-3 and so on beside it",
+    )
+
+
+class PressureSettings(Section):
+    """How full the queue that a stage fills may become before that stage is slowed."""
+
+    soft_jobs: int = Field(
+        default=20_000, ge=0, description="jobs that wait, from which on it is slowed"
+    )
+    hard_jobs: int = Field(
+        default=80_000, ge=1, description="jobs that wait, from which on it is stopped"
+    )
+    soft_bytes: int = Field(
+        default=512 * 1024 * 1024, ge=0, description="bytes of them, from which on it is slowed"
+    )
+    hard_bytes: int = Field(
+        default=2 * 1024 * 1024 * 1024,
+        ge=1,
+        description="bytes of them, from which on it is stopped",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for unit, soft, hard in (
+            ("JOBS", self.soft_jobs, self.hard_jobs),
+            ("BYTES", self.soft_bytes, self.hard_bytes),
+        ):
+            if soft >= hard:
+                raise ValueError(f"PRESSURE_SOFT_{unit} must be less than PRESSURE_HARD_{unit}")
+        return self
+
+
+class StageSettings(Section):
+    """A stage of WORKER_STAGES, where it is to differ from what its job type says."""
+
+    weight: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="its share of the slots of a process that runs several stages",
+    )
+    cap: int | None = Field(
+        default=None, ge=1, description="slots that it may use in one process; none: all"
+    )
+    queues: str | None = Field(
+        default=None,
+        description="as in WORKER_QUEUES; none: the queue of the job type of that name",
+    )
+    feeds: str | None = Field(
+        default=None, description="the queue that its jobs fill; it is slowed when that is full"
+    )
+
+
+class Settings(Section):
+    """All settings of a service. Those of sections that it does not use have their defaults."""
+
+    faktory: FaktorySettings = FaktorySettings()
+    worker: WorkerSettings = WorkerSettings()
+    broker: BrokerSettings = BrokerSettings()
+    api: ApiSettings = ApiSettings()
+    batch: BatchSettings = BatchSettings()
+    fetch: FetchSettings = FetchSettings()
+    allow: AllowSettings = AllowSettings()
+    crawl: CrawlSettings = CrawlSettings()
+    sink: SinkSettings = SinkSettings()
+    pressure: PressureSettings = PressureSettings()
+    # By the name of the stage; in the YAML file only.
+    stages: Mapping[str, StageSettings] = {}
+
+
+SECTIONS = tuple(Settings.model_fields)

@@ -1,0 +1,758 @@
+"""The supervisor and its children: started, killed, hung, grown too large, rolled and stopped."""
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from devservers import BrokerServer, FaktoryServer
+from shared.faktory.client import FaktoryClient
+from shared.jobs import Job
+from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker, empty
+from tests.support.ledger import Ledger
+from tests.support.server_state import ServerState
+from tests.support.service_pages import child_of, children_of, is_ready, read_status
+from tests.support.waiting import eventually, stays
+from tests.support.worker_process import AnyState, WorkerUnderTest
+
+HANDLERS = "tests.support.handlers,tests.support.supervised_handlers"
+ON_FAKTORY = pytest.mark.parametrize("server", ["faktory_process"], indirect=True)
+START_METHODS = pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+UP_WITHIN_S = 20.0
+# An empty answer to a FETCH takes two.
+FETCHES_END_S = 3.0
+
+pytestmark = pytest.mark.timeout(90)
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> AnyServer:
+    """Our broker, which gives the jobs of a child that died to the next; or what a mark says."""
+    process: AnyServer = request.getfixturevalue(getattr(request, "param", "broker_process"))
+    empty(process)
+    return process
+
+
+async def start_service(
+    start_worker: StartWorker, server: AnyServer, queue: str, processes: int = 2, **env: str
+) -> WorkerUnderTest:
+    """A service with all its children ready."""
+    settings = {
+        "WORKER_QUEUES": queue,
+        "WORKER_HANDLERS": HANDLERS,
+        "WORKER_PROCESSES": str(processes),
+        "WORKER_CONCURRENCY": "10",
+    }
+    worker = start_worker(server.url, **(settings | env))
+    for number in range(processes):
+        await worker.logs(f"worker-{number} is ready", UP_WITHIN_S)
+    return worker
+
+
+def pid_of(worker: WorkerUnderTest, process_id: str) -> int:
+    pid = child_of(worker, process_id)["pid"]
+    assert isinstance(pid, int)
+    return pid
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def what_happened(worker: WorkerUnderTest, process_id: str = "") -> list[str]:
+    events = read_status(worker)["events"]
+    return [event["what"] for event in events if event["process_id"] == process_id]
+
+
+def happened(worker: WorkerUnderTest, process_id: str, text: str) -> bool:
+    return any(text in what for what in what_happened(worker, process_id))
+
+
+def sleepy_jobs(queue: str, count: int, seconds: float) -> list[Job]:
+    return [Job(jobtype="sleepy", args=[seconds], queue=queue) for _ in range(count)]
+
+
+def ended_ids(ledger: Ledger) -> Counter[str]:
+    return Counter(entry.id for entry in ledger.entries if entry.note == "ended")
+
+
+def ids(jobs: Iterable[Job]) -> set[str]:
+    return {job.jid for job in jobs}
+
+
+# Starting
+
+
+@START_METHODS
+async def test_children_start_work_and_end_with_their_supervisor(
+    server: BrokerServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+    method: str,
+) -> None:
+    worker = await start_service(
+        start_worker, server, queue, processes=3, WORKER_START_METHOD=method
+    )
+    children = children_of(worker)
+    pids = [child["pid"] for child in children]
+    assert [child["process_id"] for child in children] == ["worker-0", "worker-1", "worker-2"]
+    assert len(set(pids)) == 3 and all(map(is_running, pids))
+    assert is_ready(worker)
+    jobs = sleepy_jobs(queue, 60, 0.1)
+    await client.push_bulk(jobs)
+    await eventually(lambda: ended_ids(ledger) == Counter(ids(jobs)))
+
+    worker.terminate()
+
+    assert await worker.ended() == 0
+    assert not any(map(is_running, pids))
+    assert worker.said == []
+    assert state.is_empty
+
+
+async def test_the_concurrency_is_told_once_and_children_start_one_after_the_other(
+    server: BrokerServer, start_worker: StartWorker, queue: str
+) -> None:
+    worker = await start_service(start_worker, server, queue, processes=3)
+
+    (line,) = [line for line in worker.logged if line["event"].startswith("Concurrency")]
+    assert line["event"] == "Concurrency: 10 jobs per worker"
+    assert line["processes"] == 3
+    told = [event for event in worker.events() if event.startswith("worker-")]
+    assert told == [
+        f"worker-{number} {what}" for number in range(3) for what in ("started", "is ready")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"WORKER_HANDLERS": "tests.support.no_such_module"}, "no_such_module"),
+        ({"WORKER_QUEUES": "not a name"}, "not a name"),
+        ({"FAKTORY_URL": "nonsense://"}, "nonsense"),
+    ],
+)
+async def test_a_wrong_setting_is_told_in_one_line_however_many_processes_there_are(
+    server: BrokerServer,
+    start_worker: StartWorker,
+    queue: str,
+    settings: dict[str, str],
+    said: str,
+) -> None:
+    env = {"WORKER_QUEUES": queue, "WORKER_PROCESSES": "4", "FAKTORY_URL": server.url} | settings
+    worker = start_worker(env.pop("FAKTORY_URL"), **env)
+
+    assert await worker.ended() == 1
+    (line,) = worker.said
+    assert said in line
+
+
+async def test_a_stop_while_children_start_leaves_none(
+    server: BrokerServer, start_worker: StartWorker, queue: str
+) -> None:
+    worker = start_worker(server.url, WORKER_QUEUES=queue, WORKER_PROCESSES="8")
+    await worker.logs("worker-1 started")
+    pids = worker.children
+
+    worker.terminate()
+
+    assert await worker.ended() == 0
+    assert not any(map(is_running, pids))
+    assert not worker.has_logged("worker-7 started")
+
+
+async def test_a_server_that_is_away_at_first_is_waited_for_by_all_children(
+    start_worker: StartWorker, queue: str
+) -> None:
+    with BrokerServer() as away:
+        away.kill()
+        worker = start_worker(away.url, WORKER_QUEUES=queue, WORKER_PROCESSES="2")
+        await worker.logs("worker-1 started", UP_WITHIN_S)
+        assert not is_ready(worker)
+
+        away.start()
+
+        await worker.logs("worker-0 is ready", UP_WITHIN_S)
+        await worker.logs("worker-1 is ready", UP_WITHIN_S)
+        assert is_ready(worker)
+        worker.terminate()
+        assert await worker.ended() == 0
+
+
+# Children that end
+
+
+async def test_a_killed_child_is_replaced_and_its_jobs_are_done(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue)
+    killed = pid_of(worker, "worker-0")
+    other = pid_of(worker, "worker-1")
+    jobs = sleepy_jobs(queue, 200, 0.2)
+    await client.push_bulk(jobs)
+    await eventually(lambda: len(ended_ids(ledger)) >= 20)
+
+    os.kill(killed, signal.SIGKILL)
+
+    await worker.logs("worker-0 ended: SIGKILL; starting it again in")
+    await eventually(lambda: child_of(worker, "worker-0")["state"] == "ready", UP_WITHIN_S)
+    child = child_of(worker, "worker-0")
+    assert (child["incarnation"], child["restarts"], child["last_exit"]) == (1, 1, "SIGKILL")
+    assert pid_of(worker, "worker-1") == other
+    await eventually(lambda: set(ended_ids(ledger)) == ids(jobs), 20)
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
+async def test_a_child_that_was_ended_by_somebody_else_is_replaced(
+    server: BrokerServer, start_worker: StartWorker, queue: str
+) -> None:
+    worker = await start_service(start_worker, server, queue)
+
+    os.kill(pid_of(worker, "worker-1"), signal.SIGTERM)
+
+    await worker.logs("worker-1 ended: exit code 0; starting it again in")
+    await eventually(lambda: child_of(worker, "worker-1")["incarnation"] == 1, UP_WITHIN_S)
+
+
+async def test_a_crash_loop_is_told_once_and_the_others_go_on(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue)
+
+    def pid_of_next(incarnation: int) -> int | None:
+        child = child_of(worker, "worker-0")
+        pid: int | None = child["pid"] if child["incarnation"] == incarnation else None
+        return pid
+
+    for incarnation in range(5):
+        pid = await eventually(partial(pid_of_next, incarnation), UP_WITHIN_S)
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+
+    await worker.logs("worker-0 ended 5 times within 60 s", UP_WITHIN_S)
+    child = child_of(worker, "worker-0")
+    assert child["is_crash_looping"] and child["state"] == "waiting to restart"
+    assert child["restart_in_s"] > 5
+    assert child_of(worker, "worker-1")["state"] == "ready"
+    assert is_ready(worker)
+    jobs = sleepy_jobs(queue, 20, 0.05)
+    await client.push_bulk(jobs)
+    await eventually(lambda: set(ended_ids(ledger)) == ids(jobs))
+    assert sum("5 times within" in event for event in worker.events()) == 1
+
+    # Somebody mends it, and says so: it is not made to wait.
+    worker.signal(signal.SIGHUP)
+    await eventually(lambda: child_of(worker, "worker-0")["state"] == "ready", UP_WITHIN_S)
+    assert not child_of(worker, "worker-0")["is_crash_looping"]
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
+@ON_FAKTORY
+async def test_the_fetches_of_a_killed_child_take_few_jobs_to_nobody(
+    server: FaktoryServer,
+    client: FaktoryClient,
+    state: ServerState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    """A real Faktory goes on serving them; without a word of the supervisor's it would be all."""
+    worker = await start_service(
+        start_worker,
+        server,
+        queue,
+        processes=1,
+        FAKTORY_CONNECTIONS="10",
+        WORKER_CONCURRENCY="64",
+        WORKER_IDLE_FETCHES="64",
+    )
+
+    def outstanding() -> int:
+        return sum(turn["outstanding"] for turn in child_of(worker, "worker-0")["turns"])
+
+    await eventually(lambda: outstanding() == 64)
+    lanes = len(state.workers(pid_of(worker, "worker-0")))
+    assert 1 < lanes < 8
+
+    os.kill(pid_of(worker, "worker-0"), signal.SIGKILL)
+    await worker.logs("worker-0 ended: SIGKILL")
+    await asyncio.sleep(0.2)
+    jobs = [Job(jobtype="ledger", args=[n], queue=queue) for n in range(100)]
+    await client.push_bulk(jobs)
+
+    await eventually(lambda: len(ledger.entries) >= 100 - lanes, UP_WITHIN_S)
+    # The results of those that have run may be on their way.
+    await eventually(lambda: len(state.working) <= lanes)
+
+
+# Children that are not well
+
+
+async def test_a_child_that_hangs_is_replaced_and_its_job_runs_again(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, WORKER_HANG_TIMEOUT="3")
+    await client.push(Job(jobtype="blocks", args=[3600], queue=queue))
+    await eventually(lambda: ledger.notes == ["started"])
+
+    await worker.logs("hangs: its event loop does not turn; killing it", 15)
+
+    # Whoever gets the job next hangs as well.
+    await eventually(lambda: ledger.notes == ["started", "started"], UP_WITHIN_S)
+    assert sum(child["hangs"] for child in children_of(worker)) >= 1
+    assert any("SIGKILL; starting it again" in event for event in worker.events())
+
+
+async def test_a_child_that_computes_is_told_from_one_that_hangs(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, 1, WORKER_HANG_TIMEOUT="2")
+    pid = pid_of(worker, "worker-0")
+    await client.push(Job(jobtype="computes", args=[6], queue=queue))
+    await eventually(lambda: ledger.notes == ["started"])
+
+    await eventually(lambda: child_of(worker, "worker-0")["state"] == "busy")
+    await eventually(lambda: ledger.notes == ["started", "ended"])
+
+    await eventually(lambda: child_of(worker, "worker-0")["state"] == "ready")
+    assert pid_of(worker, "worker-0") == pid
+    assert sum("does not turn its event loop" in event for event in worker.events()) == 1
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
+async def test_a_child_that_has_grown_too_large_is_drained_and_replaced(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, 1, WORKER_MEMORY_LIMIT_MB="300")
+    pid = pid_of(worker, "worker-0")
+    slow = Job(jobtype="sleepy", args=[3], queue=queue)
+    await client.push(slow)
+    await eventually(lambda: "started" in ledger.notes)
+
+    await client.push(Job(jobtype="leaks", args=[400], queue=queue))
+
+    await worker.logs("MiB of memory, more than 300: draining and replacing it")
+    await eventually(lambda: child_of(worker, "worker-0")["incarnation"] == 1, UP_WITHIN_S)
+    assert not is_running(pid)
+    assert worker.has_logged("worker-0 ended: exit code 0; starting it again")
+    assert ended_ids(ledger) == {slow.jid: 1}
+    await eventually(lambda: child_of(worker, "worker-0")["rss_bytes"] > 0)
+    assert child_of(worker, "worker-0")["rss_bytes"] < 300 * 1024 * 1024
+    assert read_status(worker)["memory_limit_bytes"] == 300 * 1024 * 1024
+
+
+# Rolling
+
+
+@ON_BOTH_SERVERS
+async def test_a_roll_under_load_loses_no_job_and_runs_none_twice(
+    server: AnyServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue)
+    before = {child["pid"] for child in children_of(worker)}
+    jobs = sleepy_jobs(queue, 600, 0.2)
+    await client.push_bulk(jobs)
+    await eventually(lambda: len(ended_ids(ledger)) >= 20)
+
+    worker.signal(signal.SIGHUP)
+    await worker.logs("replaced 2 of 2 children", 40)
+
+    assert not any(map(is_running, before))
+    assert {child["incarnation"] for child in children_of(worker)} == {1}
+    assert read_status(worker)["roll"] == {
+        "state": "done",
+        "replaced": 2,
+        "of": 2,
+        "is_another_wanted": False,
+    }
+    # The new one was ready before the old one was asked to end, one place after the other.
+    order = [
+        event
+        for event in worker.events()[worker.events().index("replacing the children one by one") :]
+        if event == "stopping" or event.endswith(("is ready", "exit code 0"))
+    ]
+    assert order == [
+        said
+        for number in range(2)
+        for said in (
+            f"worker-{number} is ready",
+            "stopping",
+            f"worker-{number} ended: exit code 0",
+        )
+    ]
+    await eventually(lambda: len(ended_ids(ledger)) == len(jobs), 30)
+    assert ended_ids(ledger) == Counter(ids(jobs))
+    await eventually(lambda: state.is_empty)
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
+async def test_another_roll_is_made_after_the_one_that_is_under_way(
+    server: BrokerServer, start_worker: StartWorker, queue: str
+) -> None:
+    worker = await start_service(start_worker, server, queue)
+
+    worker.signal(signal.SIGHUP)
+    await worker.logs("replaced 1 of 2 children", UP_WITHIN_S)
+    worker.signal(signal.SIGHUP)
+    await eventually(lambda: read_status(worker)["rolls"] == 2, UP_WITHIN_S)
+    await eventually(lambda: read_status(worker)["roll"]["state"] == "done", UP_WITHIN_S)
+
+    assert {child["incarnation"] for child in children_of(worker)} == {2}
+
+
+async def test_a_roll_to_code_that_does_not_start_leaves_the_children_as_they_are(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    # Where the service is started.
+    deployed = tmp_path / "deployed_jobs.py"
+    deployed.write_text("from tests.support.handlers import *\n")
+    worker = await start_service(
+        start_worker,
+        server,
+        queue,
+        WORKER_HANDLERS="deployed_jobs",
+        # It is written anew within the second that a cached module goes by.
+        PYTHONDONTWRITEBYTECODE="1",
+    )
+    before = {child["pid"] for child in children_of(worker)}
+
+    deployed.write_text("import a_module_that_is_missing\n")
+    worker.signal(signal.SIGHUP)
+    await worker.logs("the new worker-0 does not come up: the others stay as they are", 15)
+
+    assert {child["pid"] for child in children_of(worker)} == before
+    assert read_status(worker)["roll"]["state"] == "failed"
+    assert any("a_module_that_is_missing" in line for line in worker.said)
+    jobs = sleepy_jobs(queue, 20, 0.05)
+    await client.push_bulk(jobs)
+    await eventually(lambda: set(ended_ids(ledger)) == ids(jobs))
+
+    deployed.write_text("from tests.support.handlers import *\n")
+    worker.signal(signal.SIGHUP)
+    await worker.logs("replaced 2 of 2 children", UP_WITHIN_S)
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
+async def test_a_child_that_dies_during_a_roll_is_replaced_as_always(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, 3)
+    first, last = pid_of(worker, "worker-0"), pid_of(worker, "worker-2")
+    worker.signal(signal.SIGHUP)
+    await worker.logs("replacing the children one by one")
+
+    # The one that is being replaced just now, and one whose turn has not come.
+    os.kill(first, signal.SIGKILL)
+    os.kill(last, signal.SIGKILL)
+
+    await worker.logs("replaced 3 of 3 children", 30)
+    await eventually(
+        lambda: [child["state"] for child in children_of(worker)] == ["ready"] * 3, UP_WITHIN_S
+    )
+    assert len(worker.children) == 3
+    jobs = sleepy_jobs(queue, 60, 0.05)
+    await client.push_bulk(jobs)
+    await eventually(lambda: ended_ids(ledger) == Counter(ids(jobs)))
+
+
+# Other signals
+
+
+async def test_sigtstp_quiets_all_children_and_none_is_started_any_more(
+    server: BrokerServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue)
+    slow = sleepy_jobs(queue, 20, 4)
+    await client.push_bulk(slow)
+    await eventually(lambda: ledger.notes.count("started") == 20)
+
+    worker.signal(signal.SIGTSTP)
+    await eventually(lambda: not is_ready(worker))
+    await eventually(lambda: worker.events().count("quiet: taking no more jobs") == 2)
+    await asyncio.sleep(1)
+    await client.push_bulk(sleepy_jobs(queue, 10, 0))
+    await eventually(lambda: ledger.notes.count("ended") == 20)
+    os.kill(pid_of(worker, "worker-0"), signal.SIGKILL)
+
+    await worker.logs("worker-0 ended: SIGKILL")
+    await stays(lambda: len(state.queue(queue)) == 10 and len(worker.children) == 1, 2)
+    states = {child["process_id"]: child["state"] for child in children_of(worker)}
+    assert states == {"worker-0": "stopped", "worker-1": "draining"}
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
+async def test_sigusr1_shows_the_tasks_of_all_children(
+    server: BrokerServer, start_worker: StartWorker, queue: str
+) -> None:
+    worker = await start_service(start_worker, server, queue)
+
+    worker.signal(signal.SIGUSR1)
+
+    def dumped() -> set[str]:
+        return {line["process_id"] for line in worker.logged if line["event"].startswith("tasks:")}
+
+    await eventually(lambda: dumped() == {"worker-0", "worker-1"})
+
+
+# Stopping
+
+
+async def test_children_are_stopped_at_the_same_time_and_their_jobs_are_put_back(
+    server: BrokerServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, WORKER_SHUTDOWN_TIMEOUT="8")
+    jobs = sleepy_jobs(queue, 20, 3600)
+    await client.push_bulk(jobs)
+    await eventually(lambda: ledger.notes.count("started") == 20)
+
+    worker.terminate()
+
+    assert await worker.ended(within_s=12) == 0
+    assert {job["custom"]["mh"]["id"] for job in state.queue(queue)} == ids(jobs)
+
+
+async def test_a_second_signal_makes_all_children_put_back_at_once(
+    server: BrokerServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, WORKER_SHUTDOWN_TIMEOUT="600")
+    jobs = sleepy_jobs(queue, 20, 3600)
+    await client.push_bulk(jobs)
+    await eventually(lambda: ledger.notes.count("started") == 20)
+    worker.terminate()
+    await eventually(lambda: worker.events().count("stopping") == 3)
+    assert read_status(worker)["is_stopping"]
+    assert not is_ready(worker)
+
+    worker.terminate()
+
+    assert await worker.ended() == 0
+    assert {job["custom"]["mh"]["id"] for job in state.queue(queue)} == ids(jobs)
+
+
+@ON_BOTH_SERVERS
+async def test_a_child_that_hangs_does_not_keep_its_supervisor_from_stopping(
+    server: AnyServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, WORKER_SHUTDOWN_TIMEOUT="5")
+    pids = [child["pid"] for child in children_of(worker)]
+    await client.push(Job(jobtype="blocks", args=[3600], queue=queue))
+    await eventually(lambda: ledger.notes == ["started"])
+
+    worker.terminate()
+
+    assert await worker.ended(within_s=12) == 1
+    assert not any(map(is_running, pids))
+    assert sum("did not end in time: killing it" in event for event in worker.events()) == 1
+
+
+async def test_a_handler_that_ignores_being_cancelled_does_not_delay_a_stop(
+    server: BrokerServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, WORKER_SHUTDOWN_TIMEOUT="9")
+    await client.push_bulk([Job(jobtype="stubborn", args=[], queue=queue) for _ in range(4)])
+    await eventually(lambda: ledger.notes.count("started") == 4)
+
+    worker.terminate()
+
+    assert await worker.ended(within_s=12) == 0
+    assert len(state.queue(queue)) == 4
+
+
+@START_METHODS
+async def test_no_child_outlives_a_supervisor_that_was_killed(
+    server: BrokerServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+    method: str,
+) -> None:
+    worker = await start_service(
+        start_worker,
+        server,
+        queue,
+        processes=3,
+        WORKER_START_METHOD=method,
+        WORKER_SHUTDOWN_TIMEOUT="8",
+    )
+    pids = [child["pid"] for child in children_of(worker)]
+    jobs = sleepy_jobs(queue, 30, 3600)
+    await client.push_bulk(jobs)
+    await eventually(lambda: ledger.notes.count("started") == 30)
+    # One that cannot put back: its loop hangs.
+    os.kill(pids[2], signal.SIGSTOP)
+
+    os.kill(worker.supervisor_pid, signal.SIGKILL)
+
+    await eventually(lambda: not any(map(is_running, pids[:2])), 10)
+    await eventually(lambda: len(state.queue(queue)) == 20)
+    os.kill(pids[2], signal.SIGCONT)
+    await eventually(lambda: not is_running(pids[2]), 10)
+    await eventually(lambda: len(state.queue(queue)) == 30)
+
+
+async def test_no_child_outlives_its_supervisor_though_its_loop_hangs(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, 1, WORKER_SHUTDOWN_TIMEOUT="3")
+    pid = pid_of(worker, "worker-0")
+    await client.push(Job(jobtype="blocks", args=[3600], queue=queue))
+    await eventually(lambda: ledger.notes == ["started"])
+
+    os.kill(worker.supervisor_pid, signal.SIGKILL)
+
+    await eventually(lambda: not is_running(pid), 10)
+
+
+# Queues and back-pressure
+
+
+async def test_the_queues_of_all_stages_are_watched(
+    server: BrokerServer, client: FaktoryClient, start_worker: StartWorker, queue: str
+) -> None:
+    worker = await start_service(start_worker, server, queue, 1)
+    # Ten of them are taken.
+    await client.push_bulk(sleepy_jobs(queue, 17, 3600))
+
+    await eventually(lambda: read_status(worker)["queues"] == {queue: 7})
+    await eventually(lambda: read_status(worker)["queue_lag_s"].get(queue, 0) > 0)
+    assert read_status(worker)["queues_age_s"] < 5
+
+
+async def test_a_stage_is_held_back_while_the_queue_that_it_fills_is_full(
+    server: BrokerServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+    tmp_path: Path,
+) -> None:
+    # Where the service is started.
+    stage = {"queues": queue, "feeds": f"{queue}-behind"}
+    (tmp_path / "manyhands.yaml").write_text(json.dumps({"stages": {"ledger": stage}}))
+    await client.push_bulk([Job(jobtype="x", args=[], queue=f"{queue}-behind") for _ in range(60)])
+    worker = start_worker(
+        server.url,
+        WORKER_STAGES="ledger:2x10",
+        PRESSURE_SOFT_JOBS="10",
+        PRESSURE_HARD_JOBS="50",
+    )
+    await worker.logs(f"ledger is stopped: {queue}-behind, which it fills, is full", UP_WITHIN_S)
+    assert read_status(worker)["paces"] == {"ledger": 0.0}
+    await worker.logs("ledger-1 is ready")
+    # What they had asked for before they knew, is answered empty by then.
+    await asyncio.sleep(FETCHES_END_S)
+
+    await client.push_bulk([Job(jobtype="ledger", args=[n], queue=queue) for n in range(20)])
+    await stays(lambda: len(state.queue(queue)) == 20, 2)
+    await client.queue_remove([f"{queue}-behind"])
+
+    await worker.logs("ledger goes at its full pace again")
+    await eventually(lambda: len(ledger.entries) == 20)
+    assert read_status(worker)["paces"] == {"ledger": 1.0}
+    assert sum("which it fills, is" in event for event in worker.events()) == 1
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
+async def test_a_signal_to_the_whole_process_group_lets_jobs_finish_like_one_to_the_supervisor(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    """As systemd and `kill -- -group` send it: each child gets it twice, and it is one all the
+    same."""
+    worker = await start_service(start_worker, server, queue)
+    jobs = sleepy_jobs(queue, 20, 3)
+    await client.push_bulk(jobs)
+    await eventually(lambda: ledger.notes.count("started") == 20)
+
+    os.killpg(worker.supervisor_pid, signal.SIGTERM)
+
+    assert await worker.ended() == 0
+    assert ended_ids(ledger) == Counter(ids(jobs))

@@ -1,0 +1,34 @@
+"""What a worker service says of itself over HTTP."""
+
+from typing import Any
+
+import httpx
+
+from tests.support.worker_process import WorkerUnderTest
+
+LISTENING = "metrics, health and status over HTTP"
+
+
+def read_status(worker: WorkerUnderTest) -> dict[str, Any]:
+    """The service's part of /status."""
+    status: dict[str, Any] = _get(worker, "/status").raise_for_status().json()["service"]
+    return status
+
+
+def children_of(worker: WorkerUnderTest) -> list[dict[str, Any]]:
+    children: list[dict[str, Any]] = read_status(worker)["children"]
+    return children
+
+
+def child_of(worker: WorkerUnderTest, process_id: str) -> dict[str, Any]:
+    (child,) = [child for child in children_of(worker) if child["process_id"] == process_id]
+    return child
+
+
+def is_ready(worker: WorkerUnderTest) -> bool:
+    return _get(worker, "/readyz").status_code == httpx.codes.OK
+
+
+def _get(worker: WorkerUnderTest, path: str) -> httpx.Response:
+    (line,) = [line for line in worker.logged if line["event"] == LISTENING]
+    return httpx.get(f"http://{line['host']}:{line['port']}{path}", trust_env=False, timeout=10)

@@ -1,0 +1,190 @@
+"""The snapshot of a process: names, labels, and where each figure is read."""
+
+import socket
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from worker.figures import (
+    FAMILIES,
+    ProcessFigures,
+    open_descriptors,
+)
+from worker.link import Family, Figures, decode_from_child, encode
+from worker.loop_lag import LoopLag
+from worker.observers import JobFigures
+from worker.outcomes import DONE, Failed
+from worker.stages import Stage
+from worker.testing import make_delivery
+from worker.window import Window
+
+NAMES = [made.name for made in FAMILIES]
+
+
+@dataclass
+class FakeStage:
+    stage: Stage
+    window: Window
+
+
+@dataclass
+class FakeResults:
+    unanswered: int = 0
+    given_up: int = 0
+
+
+@dataclass
+class FakeSource:
+    slots: int = 500
+    stages: list[FakeStage] = field(default_factory=list)
+    results: FakeResults = field(default_factory=FakeResults)
+    held_bytes: int = 0
+
+
+@dataclass
+class FakeConsumer:
+    in_hand: dict[str, object] = field(default_factory=dict)
+    copies_seen: int = 0
+
+
+@dataclass
+class FakeDialer:
+    lost: int = 0
+    failed: int = 0
+
+
+@dataclass
+class Bench:
+    """A process whose parts say what the test wants them to say."""
+
+    jobs: JobFigures = field(default_factory=JobFigures)
+    source: FakeSource = field(default_factory=FakeSource)
+    consumer: FakeConsumer = field(default_factory=FakeConsumer)
+    dialer: FakeDialer = field(default_factory=FakeDialer)
+    lag: LoopLag = field(default_factory=LoopLag)
+
+    def snapshot(self) -> Figures:
+        figures = ProcessFigures(self.jobs, self.source, self.consumer, self.dialer, self.lag)
+        return figures.snapshot()
+
+
+def value(figures: Figures, name: str, *labels: str) -> float:
+    (found,) = [
+        sample.value
+        for made in figures.families
+        if made.name == f"manyhands_worker_{name}"
+        for sample in made.samples
+        if sample.labels == list(labels)
+    ]
+    return found
+
+
+async def test_a_snapshot_has_every_family_once_and_nothing_else():
+    assert sorted(made.name for made in Bench().snapshot().families) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("made", FAMILIES, ids=lambda made: made.name)
+def test_a_family_keeps_to_the_conventions_of_prometheus(made: Family):
+    assert made.kind in ("counter", "gauge", "histogram")
+    assert (made.kind == "counter") == made.name.endswith("_total")
+    assert (made.kind == "histogram") == bool(made.bounds)
+    assert made.help
+
+
+async def test_jobs_by_type_and_outcome_with_their_durations():
+    bench = Bench()
+    for outcome, took_s in ((DONE, 0.002), (DONE, 2.0), (Failed("E", "no"), 400.0)):
+        bench.jobs.job_ended(make_delivery("add"), outcome, took_s)
+    figures = bench.snapshot()
+    assert value(figures, "jobs_total", "add", "done") == 2
+    assert value(figures, "jobs_total", "add", "failed") == 1
+    assert value(figures, "job_duration_seconds", "add") == pytest.approx(402.002)
+    (durations,) = [made for made in figures.families if made.kind == "histogram"]
+    (sample,) = durations.samples
+    counted = dict(zip([*durations.bounds, None], sample.buckets, strict=True))
+    assert {bound: count for bound, count in counted.items() if count} == {
+        0.0025: 1,
+        2.5: 1,
+        None: 1,
+    }
+
+
+async def test_a_snapshot_does_not_change_with_later_jobs():
+    bench = Bench()
+    bench.jobs.job_ended(make_delivery("add"), DONE, 0.1)
+    before = encode(figures := bench.snapshot())
+    bench.jobs.job_ended(make_delivery("add"), DONE, 0.1)
+    assert encode(figures) == before
+
+
+async def test_each_stage_has_its_own_figures():
+    bench = Bench()
+    window = Window(slots=80, idle_fetches=4, lanes=2)
+    window.sent(3, 1.0)
+    window.job_arrived(1.0)
+    window.job_arrived(1.0)
+    window.job_ended()
+    bench.source.stages = [
+        FakeStage(Stage("parse", "parse"), window),
+        FakeStage(Stage("fetch", "fetch.*"), Window(slots=500, idle_fetches=4)),
+    ]
+    figures = bench.snapshot()
+    assert value(figures, "stage_active", "parse") == 1
+    assert value(figures, "stage_jobs_total", "parse") == 1
+    assert value(figures, "stage_fetches_outstanding", "parse") == 1
+    assert value(figures, "stage_slots", "parse") == 80
+    assert value(figures, "stage_lanes", "parse") == 2
+    assert value(figures, "stage_window", "parse") == window.size
+    assert value(figures, "stage_active", "fetch") == 0
+    assert value(figures, "stage_slots", "fetch") == 500
+
+
+async def test_the_rest_is_read_from_the_parts():
+    bench = Bench(
+        source=FakeSource(slots=7, results=FakeResults(unanswered=5, given_up=2), held_bytes=99),
+        consumer=FakeConsumer(in_hand={"a": None, "b": None}, copies_seen=3),
+        dialer=FakeDialer(lost=4, failed=6),
+    )
+    bench.source.stages = [
+        FakeStage(Stage("a", "a"), Window(slots=1, idle_fetches=1, round_trip_s=round_trip_s))
+        for round_trip_s in (0.02, 0.05)
+    ]
+    figures = bench.snapshot()
+    for name, expected in {
+        "slots": 7,
+        "jobs_in_hand": 2,
+        "held_bytes": 99,
+        "job_copies_total": 3,
+        "commits_pending": 5,
+        "commits_failed_total": 2,
+        "round_trip_seconds": 0.05,
+        "reconnects_total": 4,
+        "connect_failures_total": 6,
+    }.items():
+        assert value(figures, name) == expected
+
+
+async def test_the_process_itself():
+    figures = Bench().snapshot()
+    assert value(figures, "resident_memory_bytes") > 10_000_000
+    assert 0 < value(figures, "open_fds") < value(figures, "max_fds")
+    assert value(figures, "cpu_seconds_total") > 0
+    assert value(figures, "loop_lag_seconds", "p99") >= 0
+
+
+def test_open_descriptors_are_counted():
+    before = open_descriptors()
+    left, right = socket.socketpair()
+    with left, right:
+        assert open_descriptors() == before + 2
+    assert open_descriptors() == before
+
+
+async def test_a_snapshot_reaches_the_supervisor_unchanged():
+    bench = Bench()
+    bench.jobs.job_ended(make_delivery('ä\n"x"'), DONE, 0.1)
+    figures = bench.snapshot()
+    assert decode_from_child(encode(figures)) == msgspec.convert(
+        msgspec.to_builtins(figures), Figures
+    )

@@ -1,0 +1,105 @@
+"""What WORKER_STAGES, WORKER_QUEUES and the settings file make of the registered job types."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from shared.errors import ConfigError
+from worker.stages import ProcessGroup, Stage, parse_groups, resolve_stages
+
+QUEUES = {"fetch": "fetch.*", "parse": "parse", "add": "default", "greet": "default"}
+EVERYTHING = ProcessGroup("worker", 1, 500)
+
+
+@dataclass
+class Options:
+    weight: int = 1
+    cap: int | None = None
+    queues: str | None = None
+    feeds: str | None = None
+
+
+def test_a_group_for_each_word():
+    assert parse_groups("fetch:2x500 parse:1x80") == (
+        ProcessGroup("fetch", 2, 500, ("fetch",)),
+        ProcessGroup("parse", 1, 80, ("parse",)),
+    )
+
+
+def test_stages_that_share_processes():
+    assert parse_groups("fetch+parse:3x1000") == (
+        ProcessGroup("fetch+parse", 3, 1000, ("fetch", "parse")),
+    )
+
+
+def test_nothing_said_is_no_group():
+    assert parse_groups("  ") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["fetch", "fetch:2", "fetch:x5", "fetch:2x", ":2x5", "fetch:-1x5", "fetch+:1x5", "fetch:2x5x6"],
+)
+def test_what_is_no_group_is_said_with_an_example(text):
+    with pytest.raises(ConfigError, match="WORKER_STAGES"):
+        parse_groups(text)
+
+
+@pytest.mark.parametrize("text", ["fetch:0x5", "fetch:1x0", "fetch:513x1", "fetch:1x100001"])
+def test_counts_have_limits(text):
+    with pytest.raises(ConfigError, match="must have 1 to 512 processes of 1 to 100000 slots"):
+        parse_groups(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["fetch:1x5 fetch:1x5", "fetch+fetch:1x5", "fetch:1x5 a+fetch:1x5"]
+)
+def test_a_stage_is_named_once(text):
+    with pytest.raises(ConfigError, match="names fetch twice"):
+        parse_groups(text)
+
+
+def test_without_a_word_every_queue_of_the_registered_types_is_a_stage():
+    assert resolve_stages(EVERYTHING, "", QUEUES, {}) == (
+        Stage("add", "default"),
+        Stage("fetch", "fetch.*", feeds="parse"),
+        Stage("parse", "parse"),
+    )
+
+
+def test_queues_that_are_named_are_one_stage_in_their_order():
+    assert resolve_stages(EVERYTHING, "a:3,b:1", QUEUES, {}) == (Stage("worker", "a:3,b:1"),)
+
+
+def test_a_named_stage_takes_the_queue_of_its_type():
+    group = ProcessGroup("parse+greet", 1, 80, ("parse", "greet"))
+    assert resolve_stages(group, "", QUEUES, {}) == (
+        Stage("parse", "parse"),
+        Stage("greet", "default"),
+    )
+
+
+def test_a_stage_that_nobody_registered_is_refused_with_what_there_is():
+    group = ProcessGroup("resize", 1, 80, ("resize",))
+    with pytest.raises(ConfigError, match=r"'resize'.*add, fetch, greet, parse.*WORKER_HANDLERS"):
+        resolve_stages(group, "", QUEUES, {})
+
+
+def test_stages_and_queues_together_are_refused():
+    group = ProcessGroup("parse", 1, 80, ("parse",))
+    with pytest.raises(ConfigError, match="use one"):
+        resolve_stages(group, "default", QUEUES, {})
+
+
+def test_the_settings_file_refines_a_stage():
+    options = {"fetch": Options(weight=3, cap=400, feeds="")}
+    stages = resolve_stages(EVERYTHING, "", QUEUES, options)
+    assert Stage("fetch", "fetch.*", weight=3, cap=400, feeds="") in stages
+
+
+def test_the_settings_file_can_make_a_stage_of_any_queues():
+    group = ProcessGroup("images", 1, 80, ("images",))
+    options = {"images": Options(queues="large:1,small:4", feeds="done")}
+    assert resolve_stages(group, "", QUEUES, options) == (
+        Stage("images", "large:1,small:4", feeds="done"),
+    )

@@ -1,0 +1,81 @@
+"""The supervisor's own connection to the server: how long the queues are, and a word for children
+that cannot speak any more. Never in the way: what fails is left out until it works again."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from shared.errors import ConnectFailed, FaktoryError
+from shared.faktory.client import FaktoryVerbs
+from shared.faktory.dialer import Dialer
+from shared.faktory.handshake import ServerAddress, parse_url
+from shared.faktory.lanes import CommandLanes
+from shared.logs import get_logger
+from shared.settings import FaktorySettings
+
+# Later than this the server has noticed by itself, or the ids are gone.
+QUIET_WITHIN_S = 2.0
+
+
+class ServerView:
+    """State: the connection; what the server said last of the queues."""
+
+    def __init__(self, settings: FaktorySettings) -> None:
+        self._dialer = Dialer(parse_url(settings.url), settings.ca_file)
+        self._lanes = CommandLanes(self._dialer, 1)
+        self._verbs = FaktoryVerbs(self._lanes)
+        self.sizes: dict[str, int] = {}
+        self.lags_s: dict[str, float] = {}
+        self._log = get_logger("supervisor")
+
+    @property
+    def address(self) -> ServerAddress:
+        return self._dialer.address
+
+    async def run(self) -> None:
+        """Keep the connection up until cancelled."""
+        try:
+            await self._lanes.lanes[0].run()
+        except ConnectFailed as error:
+            # The children, which need the server more, say it and end the service.
+            self._log.debug("no connection of the supervisor's own", reason=str(error))
+
+    def close(self) -> None:
+        """Before `run` is cancelled: a connection that ends otherwise is told as a loss."""
+        self._lanes.close()
+
+    async def quiet(self, wids: Sequence[str]) -> None:
+        """The FETCHes of a process that is gone live on at a real Faktory and take jobs to nobody:
+        silence its ids. Our broker drops them by itself."""
+        if not wids or not self._verbs.is_up or self._verbs.is_our_broker:
+            return
+        try:
+            async with asyncio.timeout(QUIET_WITHIN_S):
+                await asyncio.gather(
+                    *(self._verbs.beat(wid, state="quiet") for wid in wids),
+                    # "unknown worker": the server is rid of it already.
+                    return_exceptions=True,
+                )
+        except TimeoutError:
+            self._log.warning("the ids of a child that is gone could not be quieted")
+
+    async def look_at_sizes(self, names: Iterable[str]) -> bool:
+        """Ask how many jobs wait; False when there is no answer."""
+        if not self._verbs.is_up:
+            return False
+        try:
+            answer = await self._verbs.info()
+            told = answer["faktory"]["queues"]
+            self.sizes = {name: int(told.get(name, 0)) for name in names}
+        except (FaktoryError, LookupError, TypeError, ValueError, AttributeError) as error:
+            self._log.debug("no answer to INFO", reason=repr(error))
+            return False
+        return True
+
+    async def look_at_lags(self) -> None:
+        """Ask how long the oldest job of each queue has waited."""
+        waiting = [name for name, size in self.sizes.items() if size]
+        lags_s = dict.fromkeys(self.sizes, 0.0)
+        try:
+            self.lags_s = lags_s | (await self._verbs.queue_latency(waiting) if waiting else {})
+        except FaktoryError as error:
+            self._log.debug("no answer to QUEUE LATENCY", reason=str(error))

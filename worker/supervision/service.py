@@ -1,0 +1,28 @@
+"""The worker service: the supervisor, and what it shows of itself."""
+
+import asyncio
+import contextlib
+import sys
+
+from shared.settings import Settings
+from worker.supervision.cloudwatch import write_stage_lines
+from worker.supervision.http import make_app, serve_http
+from worker.supervision.metrics import ServiceMetrics
+from worker.supervision.supervisor import Supervisor
+
+
+async def run_service(settings: Settings) -> int:
+    """Run until told to stop; the exit code. Raises ConfigError when something cannot start."""
+    metrics = ServiceMetrics()
+    supervisor = Supervisor(settings, metrics)
+    async with serve_http(settings.worker.http_bind, make_app(supervisor.status, metrics)):
+        if not settings.worker.cloudwatch:
+            return await supervisor.run()
+        lines = write_stage_lines(supervisor.status, metrics, sys.stdout)
+        writing = asyncio.create_task(lines, name="cloudwatch")
+        try:
+            return await supervisor.run()
+        finally:
+            writing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await writing

@@ -1,0 +1,319 @@
+"""The parent of all worker processes: signals in, children started, watched, rolled and stopped.
+
+What becomes of one child is decided in worker/supervision/place.py; this is the service as a whole.
+It runs no job and imports no handler, so that nothing of the user's can bring it down.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import Coroutine
+from dataclasses import replace
+
+from shared.logs import get_logger
+from shared.settings import Settings
+from worker import exits
+from worker.fork_safety import SIGNALS
+from worker.pressure import Limits, Pressure, PressureEvent, State
+from worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
+from worker.supervision.child_handle import ChildHandle
+from worker.supervision.limits import (
+    cgroup_memory_bytes,
+    descriptors_needed,
+    memory_limit_of_child,
+    raise_descriptor_limit,
+)
+from worker.supervision.place import Place, Service
+from worker.supervision.plan import connections_of_child, service_groups
+from worker.supervision.server_view import ServerView
+from worker.supervision.status import FiguresKeeper, RollState, RollStatus, ServiceStatus
+
+LOOK_S = 1.0
+# The server is asked for sizes with each look, for ages less often.
+LAGS_EVERY_LOOKS = 5
+# From the end of the shutdown time-out, within which children end by themselves.
+STOP_GRACE_S = 3.0
+
+
+class Supervisor:
+    """State: the places, the connection to the server, and how far a stop or a roll has come."""
+
+    def __init__(self, settings: Settings, figures: FiguresKeeper) -> None:
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._groups = service_groups(settings.worker)
+        children = sum(group.processes for group in self._groups)
+        self._server = ServerView(settings.faktory)
+        self._pressure = Pressure(
+            Limits(
+                soft_jobs=settings.pressure.soft_jobs,
+                hard_jobs=settings.pressure.hard_jobs,
+                soft_bytes=settings.pressure.soft_bytes,
+                hard_bytes=settings.pressure.hard_bytes,
+            )
+        )
+        self._tasks = asyncio.TaskGroup()
+        self._service = Service(
+            settings=settings,
+            connections=connections_of_child(settings.faktory.connections, children),
+            memory_limit_bytes=memory_limit_of_child(
+                settings.worker.memory_limit_mb, cgroup_memory_bytes(), children
+            ),
+            server=self._server,
+            figures=figures,
+            start=self._start_task,
+            on_ready=self._connect,
+            on_given_up=self._place_given_up,
+        )
+        self._places = [
+            Place(group, number, self._service)
+            for group in self._groups
+            for number in range(group.processes)
+        ]
+        self._connection: asyncio.Task[None] | None = None
+        # What fills places and rolls them; ended by a stop.
+        self._keepers: list[asyncio.Task[None]] = []
+        self._paces: dict[str, float] = {}
+        self._looked_at: float | None = None
+        self._roll = RollStatus()
+        self._rolls = 0
+        self._roll_wanted = asyncio.Event()
+        self._stop_asked = asyncio.Event()
+        self._has_failed = False
+        self._started_at = time.time()
+        self._started = self._loop.time()
+        self._log = get_logger("supervisor")
+
+    async def run(self) -> int:
+        """Supervise until told to stop, or nothing is left to supervise; the exit code."""
+        self._listen_to_signals()
+        self._announce()
+        try:
+            async with self._tasks as tasks:
+                self._keepers = [
+                    tasks.create_task(place.keep_filled(), name=place.process_id)
+                    for place in self._places
+                ]
+                self._keepers.append(tasks.create_task(self._roll_when_asked(), name="roll"))
+                lookers = [
+                    tasks.create_task(self._look(), name="look"),
+                    tasks.create_task(self._look_at_queues(), name="queues"),
+                ]
+                await self._stop_asked.wait()
+                is_clean = await self._stop()
+                for task in lookers:
+                    task.cancel()
+        finally:
+            # After a stop there are none. Without one, they also see that their link is closed.
+            for child in self._children():
+                child.drain()
+        self._log.info("stopped", is_clean=is_clean)
+        return exits.CLEAN if is_clean and not self._has_failed else exits.UNCLEAN
+
+    def status(self) -> ServiceStatus:
+        now = self._loop.time()
+        return ServiceStatus(
+            started_at=self._started_at,
+            uptime_s=now - self._started,
+            is_quiet=self._service.is_quiet,
+            is_stopping=self._service.is_stopping,
+            children=[status for place in self._places for status in place.status(now)],
+            roll=replace(self._roll, is_another_wanted=self._roll_wanted.is_set()),
+            queues=dict(self._server.sizes),
+            queue_lag_s=dict(self._server.lags_s),
+            queues_age_s=None if self._looked_at is None else now - self._looked_at,
+            paces=dict(self._paces),
+            memory_limit_bytes=self._service.memory_limit_bytes,
+            events=list(self._service.events.events),
+            rolls=self._rolls,
+        )
+
+    # Signals
+
+    def _listen_to_signals(self) -> None:
+        actions = {
+            signal.SIGTERM: self._terminate,
+            signal.SIGINT: self._terminate,
+            signal.SIGHUP: self._want_roll,
+            signal.SIGTSTP: self._quiet,
+            signal.SIGUSR1: self._dump_tasks,
+        }
+        for number in SIGNALS:
+            self._loop.add_signal_handler(number, actions[number])
+
+    def _terminate(self) -> None:
+        if not self._stop_asked.is_set():
+            self._stop_asked.set()
+            return
+        self._tell("asked to stop again: the children put back what they still run", "warning")
+        for child in self._children():
+            child.hurry()
+
+    def _quiet(self) -> None:
+        if self._service.takes_no_more:
+            return
+        self._service.is_quiet = True
+        self._tell("quiet: no more jobs are taken, and no child is started any more")
+        self._end_keepers()
+        for child in self._children():
+            child.quiet()
+
+    def _want_roll(self) -> None:
+        if self._service.takes_no_more:
+            self._tell("asked to replace the children, but it takes no more jobs anyway")
+        else:
+            self._roll_wanted.set()
+
+    def _dump_tasks(self) -> None:
+        for child in self._children():
+            child.signal(signal.SIGUSR1)
+
+    # Stopping
+
+    def _place_given_up(self, place: Place) -> None:
+        """It has failed for a reason that would stop the others as well; or all were told to
+        stop."""
+        if place.given_up == exits.POINTLESS:
+            self._has_failed = True
+            self._stop_asked.set()
+        elif all(other.given_up is not None for other in self._places):
+            self._stop_asked.set()
+
+    async def _stop(self) -> bool:
+        """End all children at the same time; True when none of them left anything behind."""
+        self._service.is_stopping = True
+        self._end_keepers()
+        children = self._children()
+        self._tell("stopping", children=len(children))
+        for child in children:
+            child.drain()
+        ends = [asyncio.create_task(child.has_ended.wait()) for child in children]
+        if ends:
+            await asyncio.wait(ends, timeout=self._settings.worker.shutdown_timeout + STOP_GRACE_S)
+        late = [child for child in children if not child.has_ended.is_set()]
+        for child in late:
+            self._tell(f"{child.spec.process_id} did not end in time: killing it", "error")
+            child.kill()
+        await asyncio.gather(*ends)
+        await self._server.quiet([wid for child in late for wid in child.wids])
+        self._server.close()
+        if self._connection is not None:
+            self._connection.cancel()
+        return all(child.end_is_clean for child in children)
+
+    def _end_keepers(self) -> None:
+        """Nobody is started any more."""
+        for keeper in self._keepers:
+            keeper.cancel()
+        if self._roll.state is RollState.ROLLING:
+            self._roll = replace(self._roll, state=RollState.FAILED)
+
+    # Rolling
+
+    async def _roll_when_asked(self) -> None:
+        while True:
+            await self._roll_wanted.wait()
+            self._roll_wanted.clear()
+            await self._roll_all()
+
+    async def _roll_all(self) -> None:
+        """One after the other: there is always at most one child too many."""
+        self._rolls += 1
+        total = len(self._places)
+        self._tell("replacing the children one by one", children=total)
+        for done, place in enumerate(self._places):
+            self._roll = RollStatus(RollState.ROLLING, done, total)
+            if not await place.roll():
+                self._roll = RollStatus(RollState.FAILED, done, total)
+                self._tell(
+                    f"the new {place.process_id} does not come up: the others stay as they are",
+                    "error",
+                )
+                return
+            self._tell(f"replaced {done + 1} of {total} children")
+        self._roll = RollStatus(RollState.DONE, total, total)
+
+    # Watching
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            now = self._loop.time()
+            for place in self._places:
+                place.look(now)
+
+    async def _look_at_queues(self) -> None:
+        looks = 0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            names = watched_queues(stage for child in self._children() for stage in child.stages)
+            if not names or not await self._server.look_at_sizes(names):
+                continue
+            self._looked_at = self._loop.time()
+            self._tell_children()
+            if looks % LAGS_EVERY_LOOKS == 0:
+                await self._server.look_at_lags()
+            looks += 1
+
+    def _tell_children(self) -> None:
+        """How long the queues are, and how fast each stage may go."""
+        children = self._children()
+        sizes = self._server.sizes
+        self._paces, events = self._pressure.paces(
+            {stage.name: stage.feeds for child in children for stage in child.stages},
+            sizes,
+            mean_bytes_by_queue(child.turn for child in children if child.turn is not None),
+        )
+        for event in events:
+            self._tell_pressure(event)
+        for child in children:
+            message = backlog_of(child.stages, sizes, self._paces, child.told_paces)
+            if message is not None:
+                child.tell(message)
+
+    def _tell_pressure(self, event: PressureEvent) -> None:
+        said = {
+            State.FREE: f"{event.stage} goes at its full pace again",
+            State.SLOWED: f"{event.stage} is slowed: {event.queue}, which it fills, is long",
+            State.STOPPED: f"{event.stage} is stopped: {event.queue}, which it fills, is full",
+        }
+        self._tell(
+            said[event.state],
+            "info" if event.state is State.FREE else "warning",
+            queue=event.queue,
+            jobs=event.jobs,
+            size_bytes=event.size_bytes,
+            pace=round(event.pace, 3),
+        )
+
+    # Inside
+
+    def _connect(self) -> None:
+        """With the first child that is ready: before that there is nobody to ask for, and it has
+        told by then what is wrong with the server."""
+        if self._connection is None:
+            self._connection = self._tasks.create_task(self._server.run(), name="server")
+
+    def _children(self) -> list[ChildHandle]:
+        return [child for place in self._places for child in place.children]
+
+    def _start_task(self, work: Coroutine[None, None, None], name: str) -> None:
+        self._tasks.create_task(work, name=name)
+
+    def _announce(self) -> None:
+        for group in self._groups:
+            self._log.info(
+                f"Concurrency: {group.slots} jobs per worker",
+                child_type=group.name,
+                processes=group.processes,
+                connections=self._service.connections,
+                server=str(self._server.address),
+                start_method=self._settings.worker.start_method,
+            )
+        needed = descriptors_needed(self._groups, self._service.connections)
+        if warning := raise_descriptor_limit(needed):
+            self._tell(warning, "warning")
+
+    def _tell(self, what: str, level: str = "info", **fields: object) -> None:
+        getattr(self._log, level)(what, **fields)
+        self._service.events.add(time.time(), "", what)
