@@ -1,4 +1,4 @@
-"""A profile of the process that imports this, from one SIGUSR2 to the next: for a child of our
+"""A profile of the process that imports this, from one signal to the next: for a child of our
 worker, WORKER_HANDLERS=loadtest.bench_handlers,loadtest.profiling.
 
 Of the thread that runs the event loop, and by its calls (cProfile), which makes small functions
@@ -17,7 +17,8 @@ from types import CodeType
 
 # Names the file that the profile is written to, as JSON: seconds by what they were spent on.
 FILE_VARIABLE = "LOADTEST_PROFILE"
-SIGNAL = signal.SIGUSR2
+# One that the worker has no use for.
+SIGNAL = signal.SIGRTMIN
 EVENT_LOOP = "uvloop and the kernel: sockets, timers"
 ROOT = Path(__file__).resolve().parent.parent
 

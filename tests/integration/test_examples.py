@@ -10,7 +10,7 @@ import orjson
 
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.waiting import eventually
-from tests.support.worker_process import ROOT, AnyState
+from tests.support.worker_process import ROOT, AnyState, WorkerUnderTest
 
 pytestmark = ON_BOTH_SERVERS
 
@@ -25,6 +25,12 @@ def produce(server: AnyServer, *files: Path) -> None:
     )
 
 
+async def stop(worker: WorkerUnderTest) -> None:
+    """In order: a FETCH that is left behind would take a job of the next test to nobody."""
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
 async def test_files_that_any_program_queues_are_counted(
     server: AnyServer, state: AnyState, start_worker: StartWorker, tmp_path: Path
 ) -> None:
@@ -34,7 +40,9 @@ async def test_files_that_any_program_queues_are_counted(
     records = tmp_path / "words.ndjson"
     produce(server, *texts)
 
-    start_worker(server.url, WORKER_HANDLERS="examples.word_count", SINK_NDJSON=str(records))
+    worker = start_worker(
+        server.url, WORKER_HANDLERS="examples.word_count", SINK_NDJSON=str(records)
+    )
 
     # Each file, and three parts of it.
     await eventually(lambda: state.processed == 5 * 4 and state.is_empty, 20)
@@ -42,6 +50,7 @@ async def test_files_that_any_program_queues_are_counted(
     assert sum(record["words"] for record in found) == 5 * 2_500 * 5
     assert len({record["id"] for record in found}) == len(found) == 15
     assert state.failures == 0
+    await stop(worker)
 
 
 async def test_a_file_that_is_not_there_yet_waits_as_scheduled(
@@ -49,7 +58,7 @@ async def test_a_file_that_is_not_there_yet_waits_as_scheduled(
 ) -> None:
     produce(server, tmp_path / "missing")
 
-    start_worker(
+    worker = start_worker(
         server.url,
         WORKER_HANDLERS="examples.word_count",
         SINK_NDJSON=str(tmp_path / "words.ndjson"),
@@ -58,3 +67,4 @@ async def test_a_file_that_is_not_there_yet_waits_as_scheduled(
     (waiting,) = await eventually(lambda: state.scheduled, 20)
     assert waiting["jobtype"] == "split_text"
     assert "not there yet" in waiting["failure"]["message"]
+    await stop(worker)

@@ -80,12 +80,13 @@ async def test_a_service_starts_and_stops(
             "BROKER_HTTP_BIND": "127.0.0.1:0",
             "BROKER_DATA": str(tmp_path / "broker"),
             "FAKTORY_URL": broker_process.url,
+            "WORKER_HTTP_BIND": "127.0.0.1:0",
             "PYTHONPATH": str(handlers),
         },
     )
     try:
         await eventually(
-            lambda: re.search(r'"event": "(ready|Concurrency: \d+ jobs)', log.read_text()),
+            lambda: re.search(r'"event": "(\S+ is )?ready"', log.read_text()),
             15,
             "it did not start",
         )

@@ -1,6 +1,7 @@
 """Jobs that are hard on the process that runs them; beside those of tests.support.handlers."""
 
 import asyncio
+import os
 import time
 
 from tests.support.handlers import note
@@ -9,6 +10,21 @@ from worker import JobContext, job
 MIB = 1024 * 1024
 # What `leaks` never gives back.
 _leaked: list[bytearray] = []
+
+
+@job("signed")
+async def signed(seconds: float, context: JobContext) -> None:
+    """Tells which process runs it."""
+    note(context, f"started {os.getpid()}")
+    await asyncio.sleep(seconds)
+    note(context, f"ended {os.getpid()}")
+
+
+@job("hangs")
+async def hangs(context: JobContext) -> None:
+    """Keeps the loop from turning, for nothing."""
+    note(context, f"hangs {os.getpid()}")
+    time.sleep(3600)  # noqa: ASYNC251
 
 
 @job("computes")
