@@ -32,6 +32,8 @@ from worker.stage_lanes import StageLanes
 from worker.stages import Stage
 
 TICK_S = 0.5
+# When a burst of FETCHes was cut short, the next follows after this.
+PACE_S = 0.001
 BEATS_REMEMBERED = 4
 # Payloads in hand above this stop reading from the fetch lanes until half of it is gone.
 MAX_HELD_BYTES = 256 * 1024 * 1024
@@ -184,14 +186,9 @@ class FaktorySource:
         self._deliver(delivery)
 
     def fetches_changed(self) -> None:
-        """Schedule the pump, once."""
-        if self._pump_is_scheduled:
-            return
-        self._pump_is_scheduled = True
-        if any(stage.window.is_busy for stage in self.stages):
-            self._loop.call_later(self._gather_s(), self._pump)
-        else:
-            self._loop.call_soon(self._pump)
+        if not self._pump_is_scheduled:
+            is_busy = any(stage.window.is_busy for stage in self.stages)
+            self._schedule_pump(self._gather_s() if is_busy else 0.0)
 
     def lanes_changed(self, stage: StageLanes) -> None:
         stage.measure_round_trip(self._beats_took_s)
@@ -233,6 +230,13 @@ class FaktorySource:
         if isinstance(jid, str):
             self.results.fail(jid, Failed("UnreadableJob", str(error)))
 
+    def _schedule_pump(self, after_s: float) -> None:
+        self._pump_is_scheduled = True
+        if after_s:
+            self._loop.call_later(after_s, self._pump)
+        else:
+            self._loop.call_soon(self._pump)
+
     def _pump(self) -> None:
         """Send the results and the FETCHes that have come together."""
         self._pump_is_scheduled = False
@@ -247,8 +251,8 @@ class FaktorySource:
         for stage, count in zip(self.stages, scheduler.credits(self.slots, views), strict=True):
             if count:
                 stage.fetch(count, now)
-                # A burst may have been cut short: what is left follows with the next one.
-                self.fetches_changed()
+        if any(stage.window.is_cut_short for stage in self.stages):
+            self._schedule_pump(max(self._gather_s(), PACE_S))
 
     async def _open_lanes(
         self, tasks: asyncio.TaskGroup, keepers: list[asyncio.Task[None]]

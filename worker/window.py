@@ -69,9 +69,10 @@ class RateMeter:
 class Window:
     """The credit account of one list of queues.
 
-    State: `running` jobs and `outstanding` FETCHes now, `size`, the number of FETCHes that we
-    would like to have outstanding, how many jobs have `ended` so far, and how many had when FETCHes
-    were last sent (`replaced`, `sent_at`), and the measured rate and round trip.
+    State: `running` jobs and `outstanding` FETCHes now; `size`, the number of FETCHes that we
+    would like to have outstanding; how many jobs have `ended`, and how many of them were `replaced`
+    by new FETCHes; how many `more` may be sent, and whether that `is_cut_short` what we would like;
+    the measured rate and round trip.
     """
 
     slots: int
@@ -85,7 +86,9 @@ class Window:
     size: int = 0
     ended: int = 0
     replaced: int = 0
-    sent_at: float = 0.0
+    more: float = BURST
+    more_at: float = 0.0
+    is_cut_short: bool = False
     round_trip_s: float = 0.0
     is_open: bool = True
     held_until: float = 0.0
@@ -101,8 +104,10 @@ class Window:
             return 0
         free = self.slots - self.outstanding - self.running
         reportable = self._useful_results(now) - unanswered_results
-        wanted = self._target(now) - self.outstanding
-        return max(0, min(free, reportable, wanted, self._startable(now)))
+        wanted = max(0, min(free, reportable, self._target(now) - self.outstanding))
+        startable = self._replacements + int(self._more(now))
+        self.is_cut_short = wanted > startable
+        return min(wanted, startable)
 
     def is_held(self, now: float) -> bool:
         """After an error, for a moment."""
@@ -120,8 +125,9 @@ class Window:
 
     def sent(self, count: int, now: float) -> None:
         self.outstanding += count
+        self.more = self._more(now) - max(0, count - self._replacements)
+        self.more_at = now
         self.replaced = self.ended
-        self.sent_at = now
 
     def job_arrived(self, now: float) -> None:
         """An answer carried a job: there may be more, so one more FETCH than before."""
@@ -149,9 +155,12 @@ class Window:
         self.running -= 1
         self.ended += 1
 
-    def _startable(self, now: float) -> int:
-        more = min(BURST, int((now - self.sent_at) * MORE_PER_S))
-        return more + ceil((self.ended - self.replaced) * REPLACEMENT)
+    @property
+    def _replacements(self) -> int:
+        return ceil((self.ended - self.replaced) * REPLACEMENT)
+
+    def _more(self, now: float) -> float:
+        return min(BURST, self.more + (now - self.more_at) * MORE_PER_S)
 
     def _target(self, now: float) -> int:
         """Lanes that are still to come up get their share when they do, so that the first one

@@ -362,9 +362,22 @@ def test_a_burst_is_bounded_and_grows_with_time():
 def test_jobs_that_ended_are_replaced_at_once_and_a_quarter_more():
     window = a_window(slots=10_000, size=10_000, depth_per_lane=1024, results_per_lane=1024)
     window.running = 2000
-    window.sent(0, 1.0)
+    window.sent(BURST, 1.0)
     for _ in range(1000):
         window.job_ended()
     assert window.credits(1.0, 0) == 1250
     window.sent(1250, 1.0)
     assert window.credits(1.0, 0) == 0
+
+
+def test_jobs_that_trickle_in_are_never_kept_waiting():
+    """2,500 a second that last for ever: each FETCH that was answered is followed by another."""
+    window = a_window(slots=10_000, depth_per_lane=1024, results_per_lane=1024)
+    now = 1.0
+    window.sent(window.credits(now, 0), now)
+    for _ in range(4000):
+        now += 1 / 2500
+        window.job_arrived(now)
+        assert window.credits(now, 0) >= 1
+        assert not window.is_cut_short
+        window.sent(window.credits(now, 0), now)
