@@ -67,13 +67,12 @@ class Consumer:
             _cancel(delivery, "shutdown")
         await self._wait_empty(finish_by + CANCEL_GRACE_S)
         await no_more
+        settling = [d.task for d in self.in_hand.values() if d.task and d.is_settled]
+        # Their handlers swallowed the cancellation; the jobs must not wait for them.
         stuck = [delivery for delivery in self.in_hand.values() if not delivery.is_settled]
-        for delivery in stuck:
-            # Its handler swallowed the cancellation; the job must not wait for it.
-            await self._execution.settle(delivery, PUT_BACK, 0.0)
+        await asyncio.gather(*(self._execution.settle(d, PUT_BACK, 0.0) for d in stuck))
         held, self._held = self._held, []
         await self._source.put_back(held)
-        settling = [d.task for d in self.in_hand.values() if d.task and d not in stuck]
         await asyncio.gather(*settling, *self._returns)
 
     def stop_now(self) -> None:

@@ -23,3 +23,15 @@ LOAD_USERS = 60 if IS_PROOF else 20
 LOAD_SECONDS = 150 if IS_PROOF else 15
 LOAD_FAULTS = 10 if IS_PROOF else 2
 LOAD_JOBS_BETWEEN_FAULTS = 10_000 if IS_PROOF else 1_000
+
+SERVICE_PROCESSES = 3 if IS_PROOF else 2
+SERVICE_ROLLS = 10 if IS_PROOF else 1
+# So long is the rate measured that the windows of a roll are held against.
+SERVICE_STEADY_S = 10 if IS_PROOF else 1
+# Children are killed for so many seconds. Whoever is killed often has to wait before it comes
+# again, so it takes many for one to be there each second.
+SERVICE_KILLING_S = 60 if IS_PROOF else 10
+SERVICE_KILLED_PROCESSES = 6 if IS_PROOF else 3
+SERVICE_HANGS = 3 if IS_PROOF else 1
+SERVICE_LEAKS = 60 if IS_PROOF else 20
+SERVICE_IN_HAND = 10_000 if IS_PROOF else 2_000

@@ -92,6 +92,9 @@ class ServiceLoad:
                 of_job.answered_after = len(of_job.started)
         return runs
 
+    def lost(self, runs: dict[str, Runs]) -> set[str]:
+        return {id_ for id_ in self.pushed if id_ not in runs or not runs[id_].ended}
+
     async def _keep_ahead(self, is_over: asyncio.Event) -> None:
         while not is_over.is_set():
             jobs = [Job(jobtype=JOBTYPE, args=[JOB_S], queue=self.queue) for _ in range(BATCH)]

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 FIRST_DELAY_S = 0.25
-LONGEST_DELAY_S = 15.0
+LONGEST_DELAY_S = 5.0
 # One that lived this long was well: the next end begins with the first delay.
 WELL_AFTER_S = 60.0
 # So many ends within so long are a crash loop: what ails it does not go away by starting it again.

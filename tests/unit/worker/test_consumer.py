@@ -256,6 +256,20 @@ async def test_a_handler_that_swallows_its_cancellation_is_put_back_once_all_the
     assert works.source.ended == [delivery]
 
 
+async def test_handlers_that_swallow_their_cancellation_are_put_back_all_at_the_same_time(works):
+    """One after the other, thousands would not be done in time."""
+    works.source.settle_gate.clear()
+    deliveries = [works.deliver(f"{number}", "stubborn") for number in range(3)]
+    await eventually(lambda: len(works.started) == 3)
+    stopping = asyncio.create_task(works.consumer.stop(at_once, soon()))
+    await eventually(lambda: all(delivery.is_settled for delivery in deliveries))
+    works.source.settle_gate.set()
+    await stopping
+    assert [works.outcome_types(delivery.jid) for delivery in deliveries] == [[PutBack]] * 3
+    works.release.set()
+    await works.nothing_in_hand()
+
+
 async def test_a_second_signal_ends_the_waiting_for_handlers(works):
     delivery = works.deliver("a")
     stopping = asyncio.create_task(works.consumer.stop(at_once, much_later()))
