@@ -26,9 +26,8 @@ from tests.acceptance.scale import (
     NETWORK_JOBS,
 )
 from tests.conftest import StartWorker
-from tests.support.answered import ANSWERED
 from tests.support.broker_state import BrokerState
-from tests.support.ledger import Entry, Ledger, LedgerTail
+from tests.support.ledger import ANSWERED, Entry, Ledger, LedgerTail
 from tests.support.waiting import eventually
 from worker.delivery import Delivery
 from worker.faktory_source import FaktorySource

@@ -258,6 +258,7 @@ async def run_at(
     return rate, connections
 
 
+@pytest.mark.alone
 async def test_two_worker_hosts_at_50_ms_do_every_job_that_the_api_took(
     network: Network,
     contained: Contained,

@@ -6,10 +6,8 @@ import os
 from shared.errors import FaktoryError
 from shared.faktory.codec import OK, Reply
 from shared.faktory.lanes import Command
-from tests.support.ledger import LEDGER_VARIABLE, write_entry
+from tests.support.ledger import ANSWERED, LEDGER_VARIABLE, write_entry
 from worker.results import Results
-
-ANSWERED = "answered"
 
 _product = Results._answered
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LEDGER_VARIABLE = "TEST_LEDGER"
+# What tests.support.answered writes.
+ANSWERED = "answered"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from shared.faktory.client import FaktoryClient, JobFilter, MutateTarget
 from shared.jobs import Job
-from tests.support.answered import ANSWERED
 from tests.support.broker_state import BrokerState
-from tests.support.ledger import LedgerTail
+from tests.support.ledger import ANSWERED, LedgerTail
 from tests.support.waiting import eventually
 
 JOBTYPE = "signed"
