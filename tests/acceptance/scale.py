@@ -25,6 +25,8 @@ LOAD_FAULTS = 10 if IS_PROOF else 2
 LOAD_JOBS_BETWEEN_FAULTS = 10_000 if IS_PROOF else 1_000
 
 SERVICE_PROCESSES = 3 if IS_PROOF else 2
+# Seconds of work for all slots, so that they never run out while the test itself has to wait.
+SERVICE_LEAD = 6_000 if IS_PROOF else 1_500
 SERVICE_ROLLS = 10 if IS_PROOF else 1
 # So long is the rate measured that the windows of a roll are held against.
 SERVICE_STEADY_S = 10 if IS_PROOF else 1

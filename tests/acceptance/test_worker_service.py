@@ -25,6 +25,7 @@ from tests.acceptance.scale import (
     SERVICE_IN_HAND,
     SERVICE_KILLED_PROCESSES,
     SERVICE_KILLING_S,
+    SERVICE_LEAD,
     SERVICE_LEAKS,
     SERVICE_PROCESSES,
     SERVICE_ROLLS,
@@ -89,7 +90,7 @@ async def client(server: BrokerServer) -> AsyncIterator[FaktoryClient]:
 
 @pytest.fixture
 def load(client: FaktoryClient, state: BrokerState, queue: str, ledger: Ledger) -> ServiceLoad:
-    return ServiceLoad(client, state, queue, LedgerTail(ledger.path))
+    return ServiceLoad(client, state, queue, LedgerTail(ledger.path), SERVICE_LEAD)
 
 
 async def start(

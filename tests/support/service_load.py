@@ -14,8 +14,6 @@ from tests.support.waiting import eventually
 JOBTYPE = "signed"
 JOB_S = 0.05
 BATCH = 250
-# So many are pushed before they have ended: far more than are ever in hand.
-LEAD = 1500
 # Without a job that ends, nobody is there to run one.
 STANDSTILL_S = 60.0
 RETRIES_LOOK_S = 1.0
@@ -33,12 +31,14 @@ class Runs:
 
 @dataclass
 class ServiceLoad:
-    """State: the jobs that were pushed, and the ledger as far as it was read."""
+    """`lead`: so many are pushed before they have ended, far more than are ever in hand.
+    State: the jobs that were pushed, and the ledger as far as it was read."""
 
     client: FaktoryClient
     state: BrokerState
     queue: str
     tail: LedgerTail
+    lead: int
     pushed: set[str] = field(default_factory=set)
 
     @property
@@ -99,7 +99,7 @@ class ServiceLoad:
             jobs = [Job(jobtype=JOBTYPE, args=[JOB_S], queue=self.queue) for _ in range(BATCH)]
             self.pushed |= {job.jid for job in jobs}
             assert await self.client.push_bulk(jobs) == {}
-            await self.has_ended(len(self.pushed) - LEAD)
+            await self.has_ended(len(self.pushed) - self.lead)
 
     def _are_left(self) -> bool:
         info = self.state.info()
