@@ -144,14 +144,25 @@ def shard_queues(shards: int) -> list[str]:
 
 
 @lru_cache(maxsize=HOSTS_REMEMBERED)
+def shard_of_domain(domain: str, shards: int) -> int:
+    """The same in every process and after every restart."""
+    digest = blake2b(domain.encode(), digest_size=8).digest()
+    return int.from_bytes(digest) % shards
+
+
+def shard_number(shard: int, shards: int) -> str:
+    """As it stands in the names of queues: as many digits as the last one has, at least two."""
+    digits = max(2, len(str(shards - 1)))
+    return f"{shard:0{digits}}"
+
+
+@lru_cache(maxsize=HOSTS_REMEMBERED)
 def _queue_of_host(host: str, shards: int) -> str:
-    digest = blake2b(registrable_domain(host).encode(), digest_size=8).digest()
-    return _queue_name(int.from_bytes(digest) % shards, shards)
+    return _queue_name(shard_of_domain(registrable_domain(host), shards), shards)
 
 
 def _queue_name(shard: int, shards: int) -> str:
-    digits = max(2, len(str(shards - 1)))
-    return f"{FETCH_QUEUE}.{shard:0{digits}}"
+    return f"{FETCH_QUEUE}.{shard_number(shard, shards)}"
 
 
 @cache

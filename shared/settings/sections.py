@@ -288,10 +288,23 @@ class AllowSettings(Section):
 
 
 class CrawlSettings(Section):
-    """How domains are spread over queues: the same number for the API and for every worker."""
+    """How domains are spread over queues, and where crawls are kept: the same for the API and for
+    every worker."""
 
     shards: int = Field(
         default=64, ge=1, le=1024, description="queues that fetch jobs are spread over, by domain"
+    )
+    state: OptionalPath = Field(
+        default=None, description="directory of the crawls' state; without it there are no crawls"
+    )
+    files: OptionalPath = Field(
+        default=None, description="directory of seed and exclusion files that a crawl may name"
+    )
+    lease_s: float = Field(
+        default=5.0,
+        ge=1,
+        le=600,
+        description="seconds after which the shards of a worker that says nothing go to another",
     )
 
 

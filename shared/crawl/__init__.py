@@ -1,0 +1,1 @@
+"""What a crawl is, for the API that takes it and the workers that run it. Pure."""

@@ -1,0 +1,107 @@
+"""What somebody asks for when they start a crawl, and its defaults. Pure."""
+
+import re
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+MAX_PATTERN_LENGTH = 500
+MAX_PATTERNS = 1000
+MAX_NAMES = 10_000
+MAX_LABELS = 32
+_EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
+# A file is one of the operator's own directory, never a path.
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ScopeSpec(Part):
+    """Which links are followed. A URL is in scope if it is `within`, or on one of `hosts` or
+    `domains`, and matches one of `include` (if there are any) and none of `exclude`."""
+
+    within: Literal["hosts", "domains", "seeds", "listed", "anywhere"] = Field(
+        default="hosts",
+        description="hosts: those of the seeds; domains: the registrable domains of the seeds; "
+        "seeds: the seeds alone, no link is followed; listed: only `hosts` and `domains`; "
+        "anywhere: the whole web",
+    )
+    hosts: tuple[str, ...] = Field(default=(), max_length=MAX_NAMES)
+    domains: tuple[str, ...] = Field(
+        default=(), max_length=MAX_NAMES, description="with all hosts below them"
+    )
+    include: tuple[str, ...] = Field(
+        default=(),
+        max_length=MAX_PATTERNS,
+        description="patterns of whole URLs, * stands for any characters",
+    )
+    exclude: tuple[str, ...] = Field(default=(), max_length=MAX_PATTERNS)
+    max_depth: int = Field(default=20, ge=0, le=1000, description="links from a seed")
+
+    @field_validator("include", "exclude")
+    @classmethod
+    def _are_short(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            if not 1 <= len(pattern) <= MAX_PATTERN_LENGTH:
+                raise ValueError(f"a pattern has 1 to {MAX_PATTERN_LENGTH} characters")
+        return patterns
+
+
+class LimitSpec(Part):
+    """When a crawl ends although there is more. None is no limit."""
+
+    pages: int | None = Field(default=None, ge=1, description="pages fetched, redirects apart")
+    bytes: int | None = Field(default=None, ge=1, description="of bodies, decompressed")
+    duration_s: float | None = Field(default=None, gt=0, description="pauses included")
+    pages_per_host: int | None = Field(default=None, ge=1, description="URLs taken of one host")
+
+
+class PolitenessSpec(Part):
+    """How the crawl treats each registrable domain."""
+
+    delay_s: float = Field(
+        default=1.0, ge=0, le=3600, description="from the end of one answer to the next request"
+    )
+    connections_per_host: int = Field(default=1, ge=1, le=32)
+    crawl_delay_cap_s: float = Field(
+        default=30.0, ge=0, le=3600, description="the longest Crawl-delay that is waited for"
+    )
+    over_cap: Literal["clamp", "skip"] = Field(
+        default="clamp", description="a longer Crawl-delay is shortened, or its host is skipped"
+    )
+    obeys_nofollow: bool = True
+
+
+class CrawlSpec(Part):
+    """A crawl, without its seeds."""
+
+    contact: str = Field(
+        description="e-mail address of whoever answers for the crawl; sent in the user agent",
+        examples=["me@example.org"],
+    )
+    scope: ScopeSpec = ScopeSpec()
+    limits: LimitSpec = LimitSpec()
+    politeness: PolitenessSpec = PolitenessSpec()
+    seed_file: str | None = Field(
+        default=None, description="name of a file in CRAWL_FILES, one URL a line"
+    )
+    exclusions_file: str | None = Field(
+        default=None, description="name of a file in CRAWL_FILES: domains, hosts or patterns"
+    )
+    labels: dict[str, str] = Field(default={}, max_length=MAX_LABELS)
+
+    @field_validator("contact")
+    @classmethod
+    def _is_an_address(cls, contact: str) -> str:
+        if not _EMAIL.fullmatch(contact):
+            raise ValueError("an e-mail address is wanted, such as me@example.org")
+        return contact
+
+    @field_validator("seed_file", "exclusions_file")
+    @classmethod
+    def _is_a_name(cls, name: str | None) -> str | None:
+        if name is not None and not _FILE_NAME.fullmatch(name):
+            raise ValueError("the name of a file in CRAWL_FILES is wanted, without a path")
+        return name

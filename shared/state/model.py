@@ -1,0 +1,244 @@
+"""What goes into the state store and comes out of it. Pure.
+
+Times are wall-clock seconds (`time.time()`): they outlive a restart. Leases are the exception, see
+`protocol.ControlStore`.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from shared.crawl.spec import CrawlSpec
+from shared.crawl.states import CrawlState, UrlState
+from shared.errors import ManyhandsError
+
+KEY_BYTES = 16
+
+
+class LeaseLost(ManyhandsError):
+    """Another owner has the shard: what this one writes no longer counts."""
+
+
+class NoSuchCrawl(ManyhandsError):
+    """There is no crawl with this number."""
+
+
+class KeyConflict(ManyhandsError):
+    """The idempotency key was used for a different request."""
+
+
+class NewUrl(NamedTuple):
+    """A URL to admit. `scope_name` is the host or domain that must be one of the crawl's seeds',
+    or empty where nothing needs to be asked."""
+
+    key: bytes
+    url: str
+    origin: str
+    domain: str
+    depth: int
+    redirects: int = 0
+    scope_name: str = ""
+
+
+class ClaimedUrl(NamedTuple):
+    id: int
+    crawl: int
+    key: bytes
+    url: str
+    depth: int
+    redirects: int
+    attempts: int
+
+
+class Settled(NamedTuple):
+    """How a claimed URL goes on. QUEUED is a retry or a deferral, not before `not_before`."""
+
+    id: int
+    state: UrlState
+    # HTTP status, 0 without an answer.
+    status: int = 0
+    # Why it failed, was skipped or is tried again: short, and without the URL, because errors are
+    # grouped by it.
+    reason: str = ""
+    size: int = 0
+    attempts: int = 0
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class Admitted:
+    """What became of URLs that were to be admitted."""
+
+    new: int = 0
+    duplicates: int = 0
+    over_host_limit: int = 0
+    out_of_scope: int = 0
+
+
+@dataclass(slots=True)
+class StoredOrigin:
+    """scheme://host:port. `notes` is the politeness state, JSON that only its owner reads."""
+
+    id: int
+    origin: str
+    # URLs of all crawls that wait.
+    queued: int
+    # Nothing is fetched before: a block by 429, an unreachable robots.txt.
+    ready_at: float
+    notes: bytes = b""
+
+
+@dataclass(slots=True)
+class StoredDomain:
+    """A registrable domain with those of its origins that have URLs waiting."""
+
+    id: int
+    name: str
+    next_at: float
+    origins: list[StoredOrigin] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class StoredRobots:
+    """What a robots.txt said: the body of a 2xx answer, cut to what is parsed, or why there is
+    none: 'allow_all' (4xx), 'unreachable'."""
+
+    kind: str
+    body: bytes
+    fetched_at: float
+    expires_at: float
+
+
+class Outgoing(NamedTuple):
+    """Links for another shard, kept until that shard has them."""
+
+    target: int
+    # Counts from 1 for each pair of shards, without gaps.
+    sequence: int
+    crawl: int
+    payload: bytes
+
+
+@dataclass(slots=True, frozen=True)
+class UrlRow:
+    """For people: one URL of a crawl and how far it is."""
+
+    id: int
+    url: str
+    state: UrlState
+    depth: int
+    status: int
+    reason: str
+    attempts: int
+    updated_at: float
+
+
+@dataclass(slots=True, frozen=True)
+class ErrorGroup:
+    """URLs that ended or were put off for one reason."""
+
+    reason: str
+    count: int
+    sample_url: str
+    first_at: float
+    last_at: float
+
+
+# Counters of one crawl in one shard, by name. Those of the URL states are kept by the store in the
+# transaction that changes the state; the others are added by the owner.
+STATE_COUNTERS = tuple(state.name.lower() for state in UrlState)
+COUNTERS = (
+    *STATE_COUNTERS,
+    # Ever admitted; links that were known, of a full host, or outside.
+    "admitted",
+    "duplicates",
+    "over_host_limit",
+    "out_of_scope",
+    # Of links that were found: not even asked for admission.
+    "links",
+    "trapped",
+    "excluded",
+    # Fetched to an end with an answer that was no redirect, and the bytes of the bodies.
+    "pages",
+    "bytes",
+    # URLs in a parse for too long, queued again.
+    "readmitted",
+    # Batches of links for other shards that they do not have yet.
+    "outgoing",
+    # Grows with every transaction that changes anything of the crawl in this shard.
+    "changes",
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Crawl:
+    id: int
+    spec: CrawlSpec
+    state: CrawlState
+    # What STOPPING will end as, and why; why a final state was reached.
+    ends_as: CrawlState | None
+    reason: str
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    # Whether all seeds have been handed over (an upload may take minutes).
+    has_all_seeds: bool
+    # Lines of the seed file that were taken.
+    seed_file_lines: int
+
+
+@dataclass(slots=True, frozen=True)
+class Lease:
+    """`epoch` grows with every change of the owner."""
+
+    shard: int
+    owner: str
+    epoch: int
+    is_live: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Member:
+    """A process that can own shards."""
+
+    name: str
+    slots: int
+
+
+@dataclass(slots=True, frozen=True)
+class DomainRule:
+    """What an operator said of a domain; `crawl` None is for all crawls."""
+
+    crawl: int | None
+    domain: str
+    delay_s: float | None
+    is_blocked: bool
+
+
+@dataclass(slots=True, frozen=True)
+class SeedBatch:
+    """Seeds that wait for the owner of their shard."""
+
+    id: int
+    crawl: int
+    urls: list[str]
+
+
+@dataclass(slots=True, frozen=True)
+class Purge:
+    """An operator's order to the owner of a shard: forget what waits of a domain."""
+
+    id: int
+    crawl: int
+    domain: str
+
+
+@dataclass(slots=True, frozen=True)
+class Layout:
+    """Where the shards are: a directory per generation. `wanted` differs while a change of the
+    count is under way."""
+
+    generation: int
+    shards: int
+    wanted: int
+    # The most that there ever were: queues of that many shards may still hold jobs.
+    most_ever: int
