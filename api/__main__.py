@@ -18,6 +18,7 @@ from shared.settings import FaktorySettings, Settings, host_and_port
 from shared.settings.environment import hand_down
 from shared.settings.loading import load
 from shared.settings.options import settings_parser
+from shared.state.directory import open_control
 
 # After SIGTERM, requests have so long to be answered.
 DRAIN_S = 20
@@ -66,6 +67,9 @@ def _serve(settings: Settings) -> None:
     keys = parse_keys(settings.api.keys.get_secret_value(), 0.0, 0.0)
     configure_logs(settings.api.log_level, service="api")
     asyncio.run(_check_login(settings.faktory))
+    if settings.crawl.state is not None:
+        # What is wrong with it is told at once, too.
+        open_control(settings.crawl.state).close()
     if not keys:
         get_logger("api").warning("no API keys: whoever can connect can queue jobs")
     host, port = host_and_port(settings.api.bind)

@@ -19,10 +19,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from api.batcher import Batcher, BatchRules
 from api.bodies import ClientGone, Receive
 from api.budget import Budget
+from api.crawls.desk import open_desk
+from api.crawls.routes import router as crawl_router
 from api.guard import ANYBODY, Guard, read_headers
 from api.intake import Intake
 from api.keys import Key, make_bucket, parse_keys
@@ -39,7 +42,7 @@ from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import ServerAddress, parse_url
 from shared.jobtypes import JOB_TYPES
 from shared.logs import configure_logs, get_logger
-from shared.settings import ApiSettings, BatchSettings, FaktorySettings
+from shared.settings import ApiSettings, BatchSettings, CrawlSettings, FaktorySettings
 from shared.settings.environment import handed_down
 from shared.version import VERSION
 
@@ -60,13 +63,13 @@ class Service:
         settings: ApiSettings,
         batch: BatchSettings,
         faktory: FaktorySettings,
-        shards: int,
+        crawl: CrawlSettings,
         run_directory: Path,
     ) -> None:
         self._settings = settings
         self._batch = batch
         self._faktory = faktory
-        self._shards = shards
+        self._crawl = crawl
         self._run_directory = run_directory
         self._log = get_logger("api")
         self._guard = _make_guard(settings)
@@ -148,13 +151,14 @@ class Service:
             batcher=batcher,
             bulk=Budget(MAX_BULK_BYTES),
             intake=Intake(
-                shards=self._shards,
+                shards=self._crawl.shards,
                 allows_unknown=self._settings.allow_unknown_types,
                 keeps_big_integers=lambda: client.is_our_broker,
             ),
             metrics=self._metrics,
             web=web,
             run_directory=self._run_directory,
+            crawls=await open_desk(self._crawl),
         )
         app.state.parts = self._parts = parts
         _drain_on_sigterm(parts)
@@ -162,6 +166,8 @@ class Service:
             self._log.info("ready", broker=str(address), is_locked=self._guard.has_keys)
             yield
         await client.close()
+        if parts.crawls is not None:
+            await parts.crawls.close()
 
 
 def create() -> Service:
@@ -171,9 +177,7 @@ def create() -> Service:
     # What is loaded now stays for ever, and jobs come and go by the thousand without cycles.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
-    return Service(
-        settings.api, settings.batch, settings.faktory, settings.crawl.shards, run_directory
-    )
+    return Service(settings.api, settings.batch, settings.faktory, settings.crawl, run_directory)
 
 
 def _make_guard(settings: ApiSettings) -> Guard:
@@ -198,6 +202,7 @@ def _make_app(
         redoc_url=None,
     )
     app.include_router(router)
+    app.include_router(crawl_router)
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(HTTPException, _answer_http_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
@@ -228,8 +233,21 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
     response = await _answer_problem(request, problem)
     response.headers.update(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        _name_all_methods(request, response)
         _add_single(request, response)
     return response
+
+
+def _name_all_methods(request: Request, response: Response) -> None:
+    """The router names those of the first route with this path only."""
+    allowed = {
+        method
+        for route in (*router.routes, *crawl_router.routes)
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
+    if allowed:
+        response.headers["allow"] = ", ".join(sorted(allowed))
 
 
 def _add_single(request: Request, response: Response) -> None:

@@ -5,6 +5,7 @@ an Origin or Sec-Fetch-Site that is not our own is refused. And without keys a p
 its own host name at 127.0.0.1, so the Host must then be a name of this machine.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from shared.settings import is_loopback
 OPEN_PATHS = ("/healthz", "/readyz", "/version")
 ANYBODY = Key("anybody", frozenset(Scope), b"")
 READING = ("GET", "HEAD", "OPTIONS")
+# To start a crawl, and to give it seeds.
+_CRAWL_INGEST = re.compile(r"/crawls(?:/dry-run|/[^/]+/seeds)?")
 
 
 @dataclass(slots=True)
@@ -119,7 +122,7 @@ class Guard:
 def needed_scope(method: str, path: str) -> Scope:
     if method in READING:
         return Scope.READ
-    is_ingest = path == "/jobs" or path.startswith("/jobs/")
+    is_ingest = path == "/jobs" or path.startswith("/jobs/") or _CRAWL_INGEST.fullmatch(path)
     return Scope.INGEST if is_ingest else Scope.ADMIN
 
 

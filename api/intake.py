@@ -35,6 +35,8 @@ MAX_RETRY = 1000
 MAX_JOBTYPE_LENGTH = 200
 # Remembered: most jobs of a service differ in their arguments only.
 MAX_TEMPLATES = 1024
+# Told of one body; a list can have thousands.
+MAX_FAULTS = 100
 _FIELD = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 # Python reads more than this, and stops at a NUL.
 _RFC3339 = re.compile(
@@ -83,6 +85,10 @@ class EncodedJob:
     jobtype: str
     queue: str
     payload: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.payload)
 
 
 class Intake:
@@ -241,9 +247,10 @@ def _invalid(error: msgspec.ValidationError) -> Problem:
 
 
 def checked(model: type[Model], data: bytes, where: str) -> Model:
-    """Read JSON as a model; `where` is what the data is to its sender. Raises Problem."""
+    """Read JSON as a model, converting nothing; `where` is what the data is to its sender. Raises
+    Problem."""
     try:
-        return model.model_validate_json(data)
+        return model.model_validate_json(data, strict=True)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
     if problems[0]["type"] == "json_invalid":
@@ -253,7 +260,7 @@ def checked(model: type[Model], data: bytes, where: str) -> Model:
             "field": ".".join([where, *map(str, problem["loc"])]),
             "detail": problem["msg"].removeprefix("Value error, "),
         }
-        for problem in problems
+        for problem in problems[:MAX_FAULTS]
     ]
     raise unprocessable(
         f"{errors[0]['field']}: {errors[0]['detail']}", field=errors[0]["field"], errors=errors

@@ -1,11 +1,13 @@
 """What this service counts, and the broker's own figures, as Prometheus reads them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from shared.crawl.states import CrawlState
 
 BATCH_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -114,6 +116,14 @@ def server_figures(info: dict[str, Any] | None, latencies: dict[str, float]) -> 
         ("faktory_commands", "Commands run", server.get("command_count", 0)),
     ):
         yield CounterMetricFamily(name, text, value=value)
+
+
+def crawl_figures(states: Mapping[CrawlState, int]) -> Metric:
+    """All crawls that the state store knows."""
+    crawls = GaugeMetricFamily("crawls", "Crawls by their state", labels=["state"])
+    for state, number in states.items():
+        crawls.add_metric([state], number)
+    return crawls
 
 
 def set_sizes(info: dict[str, Any]) -> dict[str, int]:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
+from api.crawls.model import CrawlRequest, DomainOrder, DryRunRequest
 from api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
 from api.problems import MEDIA_TYPE
 from api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList
@@ -34,6 +35,7 @@ PROBLEM = {
         "field": {"type": "string", "description": "What is wrong in the request"},
         "errors": {"type": "array", "description": "Several faults, with the field of each, and "
                    "the index or line of its job", "items": {"type": "object"}},
+        "state": {"type": "string", "description": "What a crawl is in"},
         "outcome": {"const": "unknown", "description": "The job may be queued, or not"},
         "accepted": {"type": "integer", "description": "Jobs of the stream that are queued"},
         "refused": {"type": "integer", "description": "Lines of the stream that are no jobs"},
@@ -61,19 +63,25 @@ ERRORS = {
     404: "Not found",
     405: "The name of a job type, which takes a POST",
     408: "The body did not come",
+    409: "The crawl has ended or is ending; `state` says how",
     413: "Too large",
     415: "An encoding that is not known",
     422: "Not in order; `field` says where",
     429: "Too fast; `Retry-After` says when to come again",
-    501: "This broker cannot",
+    501: "This broker cannot, or CRAWL_STATE is not set",
     502: "The broker refused, or its HTTP side does not answer",
-    503: "The broker is away. With `outcome: unknown` it may have been done, or not",
+    503: "The broker is away, or the state of the crawls cannot be used. With `outcome: unknown` "
+    "it may have been done, or not",
 }
 OPEN: tuple[int, ...] = (403,)
 READING = (401, 403, 502, 503)
 LISTING = (*READING, 404, 422, 501)
 CHANGING = (*READING, 422)
 TAKING = (400, 401, 403, 408, 413, 415, 422, 429, 503)
+OF_CRAWLS = (401, 403, 422, 501, 503)
+OF_A_CRAWL = (*OF_CRAWLS, 404)
+CHANGING_CRAWL = (*OF_A_CRAWL, 409)
+READING_BODY = (400, 408, 413, 415, 429)
 # What each operation may answer besides success.
 ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("/jobs", "post"): TAKING,
@@ -84,6 +92,20 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("/sets/{name}", "get"): LISTING,
     ("/sets/{name}/{action}", "post"): (*CHANGING, 400, 408, 413),
     ("/stats", "get"): READING,
+    ("/crawls", "post"): (*OF_CRAWLS, *READING_BODY),
+    ("/crawls", "get"): OF_CRAWLS,
+    ("/crawls/dry-run", "post"): (*OF_CRAWLS, *READING_BODY),
+    ("/crawls/{crawl}", "get"): OF_A_CRAWL,
+    ("/crawls/{crawl}/urls", "get"): OF_A_CRAWL,
+    ("/crawls/{crawl}/errors", "get"): OF_A_CRAWL,
+    ("/crawls/{crawl}/seeds", "post"): (*CHANGING_CRAWL, *READING_BODY),
+    ("/crawls/{crawl}/pause", "post"): CHANGING_CRAWL,
+    ("/crawls/{crawl}/resume", "post"): CHANGING_CRAWL,
+    ("/crawls/{crawl}/cancel", "post"): CHANGING_CRAWL,
+    ("/crawls/{crawl}/domains/{domain}", "put"): (*CHANGING_CRAWL, *READING_BODY),
+    ("/crawls/{crawl}/domains/{domain}/queued", "delete"): CHANGING_CRAWL,
+    ("/domains/{domain}", "put"): (*OF_CRAWLS, 404, *READING_BODY),
+    ("/domains", "get"): OF_CRAWLS,
     ("/healthz", "get"): OPEN,
     ("/readyz", "get"): (*OPEN, 503),
     ("/version", "get"): OPEN,
@@ -95,6 +117,7 @@ def complete(schema: dict[str, Any], *, allows_unknown: bool, needs_key: bool) -
     """Add what FastAPI cannot know."""
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas |= _schemas([kind.arguments for kind in JOB_TYPES.values()], "validation")
+    schemas |= _schemas([CrawlRequest, DryRunRequest, DomainOrder], "validation")
     schemas |= _schemas([Accepted, AcceptedList, AcceptedLines], "serialization")
     schemas |= {"Problem": PROBLEM, "JobItem": _job_item(allows_unknown)}
     for model in ("HTTPValidationError", "ValidationError"):

@@ -12,6 +12,7 @@ import httpx
 
 from api.batcher import Batcher
 from api.budget import Budget
+from api.crawls.desk import CrawlDesk
 from api.intake import Intake
 from api.keys import Key
 from api.metrics import ApiMetrics
@@ -40,6 +41,8 @@ class Parts:
     metrics: ApiMetrics
     web: httpx.AsyncClient
     run_directory: Path
+    # None without a state store.
+    crawls: CrawlDesk | None = None
     is_draining: bool = False
     _streams: set[asyncio.Future[Problem]] = field(default_factory=set)
     _info: dict[str, Any] = field(default_factory=dict)

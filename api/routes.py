@@ -8,13 +8,14 @@ from urllib.parse import quote
 import httpx
 import orjson
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
+from prometheus_client.core import Metric
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
 from api.guard import Visit
-from api.intake import checked, query_options, split_list
+from api.intake import EncodedJob, checked, query_options, split_list
 from api.keys import Key
-from api.metrics import as_text, server_figures, set_sizes, summed
+from api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
 from api.parts import Parts, broker_failed, pay, pay_now, soon
 from api.problems import Problem, bad_request, too_large
 from api.siblings import ask_all
@@ -120,7 +121,7 @@ async def _take_list(request: Request, parts: Parts, visit: Visit) -> Response:
 
 
 async def _take_lines(
-    request: Request, parts: Parts, visit: Visit, read_line: ReadLine
+    request: Request, parts: Parts, visit: Visit, read_line: ReadLine[EncodedJob]
 ) -> Response:
     key: Key = request.scope["key"]
     unpack = unpacker(visit.content_encoding)
@@ -346,8 +347,17 @@ async def get_metrics(parts: PartsOf) -> Response:
     except Problem:
         pass  # that it is away is a figure too
     own = summed(await ask_all(parts.run_directory))
-    text = as_text([*own, *server_figures(info, latencies)])
+    text = as_text([*own, *server_figures(info, latencies), *await _crawl_figures(parts)])
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def _crawl_figures(parts: Parts) -> list[Metric]:
+    if parts.crawls is None:
+        return []
+    try:
+        return [crawl_figures(await parts.crawls.states())]
+    except Problem:
+        return []
 
 
 def _json(content: Any, status: int) -> Response:

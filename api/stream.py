@@ -1,16 +1,17 @@
-"""Jobs of any number in one request: lines in, PUSHBs of a thousand out, a report at the end.
+"""Things of any number in one request: lines in, batches of a thousand out, a report at the end.
+Mostly jobs, and PUSHBs.
 
-Reading waits while enough PUSHBs are under way, so a fast sender is held back by the broker's
-own speed, and memory stays the same however long the body is.
+Reading waits while enough batches are under way, so a fast sender is held back by the speed of
+whoever stores them, and memory stays the same however long the body is.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from api.batcher import Broker, push_jobs
 from api.bodies import Chunks, Lines, Unpacker
@@ -27,32 +28,46 @@ MAX_ERRORS = 1000
 # Unpacked between two looks at the other requests: a few packed bytes can be megabytes of them.
 TURN_BYTES = 256 * 1024
 
-WHY_STOPPED = (
-    "the broker went away: unqueued_lines are not queued, unknown_lines may be; from next_line on "
-    "nothing was read"
+BROKER_GONE = "the broker went away"
+WHERE_LINES_ARE = (
+    "unqueued_lines are not queued, unknown_lines may be; from next_line on nothing was read"
 )
+# What ends the whole stream, not only a line: the store is away, or takes no more of this.
+ENDS_STREAM = (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.CONFLICT)
 
-ReadLine = Callable[[bytes, datetime], EncodedJob]
-# Waits until so many jobs may be pushed. Raises Problem.
+
+class Measured(Protocol):
+    """What a line becomes."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+Thing = TypeVar("Thing", bound=Measured)
+# Raises Problem.
+ReadLine = Callable[[bytes, datetime], Thing]
+# Stores a batch; gives those that are not certainly stored, by their place in it, and why.
+Store = Callable[[Sequence[Thing]], Awaitable[Mapping[int, Problem]]]
+# Waits until so many things may be stored. Raises Problem.
 Pay = Callable[[int], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Numbered:
-    """A batch of jobs, and the lines that they came from."""
+class Numbered(Generic[Thing]):
+    """A batch, and the lines that its things came from."""
 
-    jobs: list[EncodedJob] = field(default_factory=list)
+    things: list[Thing] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     size_bytes: int = 0
 
-    def add(self, job: EncodedJob, line: int) -> None:
-        self.jobs.append(job)
+    def add(self, thing: Thing, line: int) -> None:
+        self.things.append(thing)
         self.lines.append(line)
-        self.size_bytes += len(job.payload)
+        self.size_bytes += thing.size_bytes
 
     @property
     def is_full(self) -> bool:
-        return len(self.jobs) >= MAX_BULK_JOBS or self.size_bytes >= MAX_BATCH_BYTES
+        return len(self.things) >= MAX_BULK_JOBS or self.size_bytes >= MAX_BATCH_BYTES
 
 
 @dataclass(slots=True)
@@ -98,28 +113,34 @@ class Report:
                 self.stopped_by.closes,
             )
         if self.refused and not self.accepted:
-            raise Problem(422, "no line is a job that can be taken", self.counts())
+            raise Problem(422, "no line can be taken", self.counts())
         return self.counts()
 
 
-class JobStream:
-    """Takes the lines of one request. State: the batch that fills, how many PUSHBs are in flight,
+class LineStream(Generic[Thing]):
+    """Takes the lines of one request. State: the batch that fills, how many batches are in flight,
     and the tasks that see to them.
 
-    `stop` is shared with who reads the body: the broker's going away resolves it here, the end of
-    the service elsewhere.
+    `stop` is shared with who reads the body: the store's going away resolves it here (it is `gone`
+    then, in words), the end of the service elsewhere.
     """
 
     def __init__(
-        self, broker: Broker, read_line: ReadLine, pay: Pay, stop: asyncio.Future[Problem]
+        self,
+        store: Store[Thing],
+        read_line: ReadLine[Thing],
+        pay: Pay,
+        stop: asyncio.Future[Problem],
+        gone: str,
     ) -> None:
         self.report = Report()
-        self._broker = broker
+        self._store = store
         self._read_line = read_line
         self._pay = pay
         self._stop = stop
-        self._is_broker_away = False
-        self._filling = Numbered()
+        self._gone = gone
+        self._is_store_away = False
+        self._filling: Numbered[Thing] = Numbered()
         self._is_reading = True
         self._sending = asyncio.Lock()
         self._in_flight = 0
@@ -127,8 +148,8 @@ class JobStream:
         self._line = 0
 
     async def take(self, chunks: Chunks, unpacker: Unpacker, lines: Lines) -> Report:
-        """Read to the end, or to what stops it; returns when every job has its outcome. Raises
-        ClientGone, and pushes then only what was under way already."""
+        """Read to the end, or to what stops it; returns when every line has its outcome. Raises
+        ClientGone, and stores then only what was under way already."""
         try:
             try:
                 await self._read(chunks, unpacker, lines)
@@ -172,12 +193,12 @@ class JobStream:
 
     async def _send(self) -> None:
         async with self._sending:
-            if not self._filling.jobs:
+            if not self._filling.things:
                 return
-            if self._is_broker_away:
+            if self._is_store_away:
                 raise self._stop.result()
-            await self._pay(len(self._filling.jobs))
-            batch, self._filling = self._filling, Numbered()
+            await self._pay(len(self._filling.things))
+            batch, self._filling = self._filling, Numbered[Thing]()
             self._in_flight += 1
             task = asyncio.create_task(self._push(batch))
             self._under_way.add(task)
@@ -191,10 +212,10 @@ class JobStream:
         except Problem as problem:
             self.report.stopped_by = problem
 
-    async def _push(self, batch: Numbered) -> None:
-        problems = await push_jobs(self._broker, batch.jobs)
+    async def _push(self, batch: Numbered[Thing]) -> None:
+        problems = await self._store(batch.things)
         self._in_flight -= 1
-        self.report.accepted += len(batch.jobs) - len(problems)
+        self.report.accepted += len(batch.things) - len(problems)
         if problems:
             self._tell_failed(batch, problems)
         if self._is_reading and not self._in_flight:
@@ -203,31 +224,53 @@ class JobStream:
             with contextlib.suppress(Problem):
                 await self._send()
 
-    def _tell_failed(self, batch: Numbered, problems: dict[str, Problem]) -> None:
-        for job, line in zip(batch.jobs, batch.lines, strict=True):
-            problem = problems.get(job.jid)
-            if problem is None:
-                continue
-            if problem.status != HTTPStatus.SERVICE_UNAVAILABLE:
+    def _tell_failed(self, batch: Numbered[Thing], problems: Mapping[int, Problem]) -> None:
+        for place, problem in problems.items():
+            line = batch.lines[place]
+            if problem.status not in ENDS_STREAM:
                 self.report.refuse(problem, line)
                 continue
             if _is_unknown(problem):
                 self.report.unknown_lines.append(line)
             else:
                 self.report.unqueued_lines.append(line)
-            self._broker_went_away(problem)
+            self._store_takes_no_more(problem)
 
-    def _broker_went_away(self, problem: Problem) -> None:
-        self._is_broker_away = True
-        if not self._stop.done():
-            self._stop.set_result(Problem(503, WHY_STOPPED, {}, problem.retry_after_s))
+    def _store_takes_no_more(self, problem: Problem) -> None:
+        self._is_store_away = True
+        if self._stop.done():
+            return
+        is_away = problem.status == HTTPStatus.SERVICE_UNAVAILABLE
+        why = f"{self._gone if is_away else problem.detail}: {WHERE_LINES_ARE}"
+        self._stop.set_result(Problem(problem.status, why, {}, problem.retry_after_s))
 
     def _close_report(self) -> None:
         self.report.next_line = self._line + 1
         # Read, and not sent.
         self.report.unqueued_lines += self._filling.lines
-        if self._is_broker_away:
+        if self._is_store_away:
             self.report.stopped_by = self._stop.result()
+
+
+class JobStream(LineStream[EncodedJob]):
+    """Lines that become jobs of the broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        read_line: ReadLine[EncodedJob],
+        pay: Pay,
+        stop: asyncio.Future[Problem],
+    ) -> None:
+        async def store(jobs: Sequence[EncodedJob]) -> Mapping[int, Problem]:
+            problems = await push_jobs(broker, jobs)
+            if not problems:
+                return {}
+            return {
+                place: problems[job.jid] for place, job in enumerate(jobs) if job.jid in problems
+            }
+
+        super().__init__(store, read_line, pay, stop, BROKER_GONE)
 
 
 def ranges(numbers: list[int]) -> list[list[int]]:
@@ -268,14 +311,14 @@ async def push_list(
 
 
 def _batches(jobs: Iterable[EncodedJob]) -> Iterator[list[EncodedJob]]:
-    batch = Numbered()
+    batch: Numbered[EncodedJob] = Numbered()
     for index, job in enumerate(jobs):
         batch.add(job, index)
         if batch.is_full:
-            yield batch.jobs
+            yield batch.things
             batch = Numbered()
-    if batch.jobs:
-        yield batch.jobs
+    if batch.things:
+        yield batch.things
 
 
 def _partly_failed(jobs: list[EncodedJob], problems: dict[str, Problem]) -> Problem:

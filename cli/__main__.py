@@ -1,42 +1,56 @@
-"""`python -m cli`: what a newcomer types first."""
+"""`manyhands`, or `python -m cli` from a checkout: what a newcomer types first."""
 
 import argparse
 import asyncio
 import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
 
+from cli.arguments import make_parser
+from cli.crawl import run_crawl
 from cli.demo import run_demo
+from cli.seeds import UsageError
+from cli.status import run_status
+from cli.stop import INTERRUPTED
+from cli.submit import run_submit
+from cli.up import run_up
 from shared.errors import ManyhandsError
+
+FAILED = 1
+USAGE = 2
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m cli", description="Manyhands, by hand.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser(
-        "demo",
-        help="everything once, on this machine: jobs in, pages out",
-        description="Start a broker, the API, a worker and a small web site; POST `add` jobs and "
-        "the site's URLs, and watch them being done. All of it ends, and is removed, with it.",
-    )
-    demo.add_argument("--jobs", type=_positive, default=20_000, help="`add` jobs (default 20,000)")
-    demo.add_argument("--pages", type=_positive, default=400, help="to fetch (default 400)")
-    demo.add_argument(
-        "--slots", type=_positive, default=500, help="jobs at a time in the worker (default 500)"
-    )
-    arguments = parser.parse_args()
+    prog = "python -m cli" if Path(sys.argv[0]).name == "__main__.py" else "manyhands"
+    arguments = make_parser(prog).parse_args()
     try:
-        return asyncio.run(run_demo(arguments.jobs, arguments.pages, arguments.slots))
+        return asyncio.run(_run(arguments, prog))
+    except UsageError as error:
+        return _told(error, USAGE)
     except ManyhandsError as error:
-        print(f"demo: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+        return _told(error, FAILED)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return INTERRUPTED
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return number
+def _run(arguments: argparse.Namespace, prog: str) -> Coroutine[Any, Any, int]:
+    match arguments.command:
+        case "demo":
+            return run_demo(arguments)
+        case "crawl":
+            return run_crawl(arguments, prog)
+        case "up":
+            return run_up(arguments)
+        case "submit":
+            return run_submit(arguments)
+        case _:
+            return run_status(arguments)
+
+
+def _told(error: ManyhandsError, code: int) -> int:
+    print(f"manyhands: {error}", file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

@@ -1,169 +1,172 @@
-"""The main job in one command: broker, API, worker and a small site; jobs in, pages out.
+"""The main job in one command: broker, API, workers and a made-up web, which is crawled and says
+itself how it was visited."""
 
-Shows what a user would do by hand: POST jobs to the API, look at /stats, read the records.
-"""
-
-import asyncio
+import argparse
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import orjson
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
+from rich.table import Table
+
+from cli.api_client import api_client
+from cli.consoles import for_people
+from cli.figures import Look
+from cli.services import (
+    CRAWL_HANDLERS,
+    ROOT,
+    Place,
+    ServiceFailed,
+    Site,
+    api,
+    broker,
+    web,
+    worker,
 )
+from cli.stall import AFTER_S
+from cli.stop import INTERRUPTED, Stop, stop_by_signals
+from cli.summary import summary_table
+from cli.watch import Display, Watch
+from shared.crawl.states import CrawlState
 
-from cli.services import ServiceFailed, api, broker, service
-from cli.site import HOSTS, local_site
-
-LOOK_EVERY_S = 0.1
-# Without a terminal there is no bar to redraw; a line now and then says the same.
-PLAIN_LINE_EVERY_S = 2.0
-STALLED_AFTER_S = 30.0
+LATENCY_MS = 20
+PARSE_SLOTS = 40
+# A start that takes longer is one that builds.
+BUILDING_AFTER_S = 5.0
 SHOWN_RECORDS = 3
+CONTACT = "demo@example.org"
 
 
-@dataclass(slots=True)
-class Demo:
-    """What runs while the demo does."""
-
-    console: Console
-    client: httpx.AsyncClient
-    worker: asyncio.subprocess.Process
-    records: Path
-    progress: Progress
-
-    async def stats(self) -> dict[str, Any]:
-        faktory: dict[str, Any] = (await self.client.get("/stats")).json()["faktory"]
-        return faktory
-
-    async def post(self, content: bytes, content_type: str) -> None:
-        answer = await self.client.post(
-            "/jobs", content=content, headers={"Content-Type": content_type}, timeout=60
-        )
-        if answer.status_code != 202 or answer.json()["refused"]:
-            raise ServiceFailed(f"the API did not take the jobs: {answer.text[:500]}")
-
-    async def watch(self, bar: TaskID, total: int, count: Callable[[], Awaitable[int]]) -> None:
-        """Until all are done, or nothing has moved for long."""
-        seen, moved_at, told_at = 0, time.monotonic(), time.monotonic()
-        while seen < total:
-            await asyncio.sleep(LOOK_EVERY_S)
-            now, counted = time.monotonic(), await count()
-            if counted != seen:
-                seen, moved_at = counted, now
-            if self.worker.returncode is not None:
-                raise ServiceFailed(f"the worker ended with {self.worker.returncode}")
-            if now - moved_at > STALLED_AFTER_S:
-                raise ServiceFailed(f"nothing was done for {STALLED_AFTER_S:.0f} s: {seen}/{total}")
-            self.progress.update(bar, completed=seen)
-            if not self.console.is_terminal and now - told_at > PLAIN_LINE_EVERY_S:
-                told_at = now
-                self.console.print(f"{seen:,} of {total:,}")
+async def run_demo(arguments: argparse.Namespace) -> int:
+    if not (ROOT / "loadtest").is_dir():
+        raise ServiceFailed("the demo needs the whole repository: run `make demo` in a checkout")
+    console = for_people()
+    with (
+        tempfile.TemporaryDirectory(prefix="manyhands-") as name,
+        stop_by_signals(lambda: console.print("stopping")) as stop,
+    ):
+        place = Place(Path(name))
+        place.make()
+        return await _run(console, place, arguments, stop)
 
 
-async def run_demo(jobs: int, pages: int, slots: int) -> int:
-    console = Console(stderr=True)
+async def _run(console: Console, place: Place, arguments: argparse.Namespace, stop: Stop) -> int:
     started_at = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="manyhands-") as name, local_site(pages) as urls:
-        directory = Path(name)
-        records = directory / "pages.ndjson"
-        async with broker(directory) as ready:
-            url = f"tcp://{ready['address']}"
-            async with (
-                service("worker", directory, **_worker_settings(url, slots, records)) as worker,
-                api(directory, url, ready["http"]) as client,
-            ):
-                ready_s = time.monotonic() - started_at
-                console.print(
-                    f"broker at {url}, API at {client.base_url}, a worker with {slots} slots, "
-                    f"a site of {len(HOSTS)} hosts: ready after {ready_s:.1f} s"
-                )
-                with _progress(console) as progress:
-                    demo = Demo(console, client, worker, records, progress)
-                    adding_s = await _add(demo, jobs)
-                    fetching_s = await _fetch(demo, urls)
-                return await _summary(demo, jobs, pages, adding_s, fetching_s)
+    records = place.directory / "pages.ndjson"
+    async with (
+        web(place, *_web_arguments(arguments)) as webs,
+        broker(place) as brokers,
+        api(place, brokers) as apis,
+    ):
+        site = await webs.ready(_Building(console).tell)
+        crawl = (await apis.api.post("/crawls", _request(site, arguments)))["id"]
+        settings = _worker_settings(site, records, arguments.slots)
+        async with (
+            worker(place, brokers, settings) as workers,
+            api_client(workers.url) as worker_api,
+        ):
+            console.print(
+                f"a web of {arguments.hosts:,} hosts and {site.pages:,} pages, a broker, the API "
+                f"and a worker of {arguments.slots} slots: up after "
+                f"{time.monotonic() - started_at:.1f} s",
+            )
+            services = (webs.service, brokers.service, apis.service, workers.service)
+            display = Display(console, site.pages)
+            watch = Watch(apis.api, worker_api, crawl, services, display)
+            look = await watch.to_the_end(stop, _give_up)
+        if look is None:
+            return INTERRUPTED
+        verdict = await webs.verdict()
+    return _summary(console, look, verdict, _lines(records), site.pages)
 
 
-def _worker_settings(url: str, slots: int, records: Path) -> dict[str, str]:
+class _Building:
+    """State: whether it has been said."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._is_told = False
+
+    def tell(self, waited_s: float) -> None:
+        if waited_s > BUILDING_AFTER_S and not self._is_told:
+            self._is_told = True
+            self._console.print("building the synthetic web (once)")
+
+
+def _web_arguments(arguments: argparse.Namespace) -> list[str]:
+    return [
+        *("--hosts", str(arguments.hosts), "--pages", str(arguments.pages)),
+        *("--delay", str(arguments.delay), "--latency-ms", str(LATENCY_MS)),
+    ]
+
+
+def _request(site: Site, arguments: argparse.Namespace) -> dict[str, Any]:
     return {
-        "FAKTORY_URL": url,
-        "WORKER_CONCURRENCY": str(slots),
-        "WORKER_QUEUES": "parse,default,fetch.*",
-        "WORKER_HANDLERS": "worker.handlers.add,worker.handlers.fetch,worker.handlers.parse",
-        "WORKER_LOG_LEVEL": "warning",
-        "WORKER_HTTP_BIND": "127.0.0.1:0",
-        "SINK_NDJSON": str(records),
-        "ALLOW_NETS": "127.0.0.0/8",
+        "contact": CONTACT,
+        "seeds": site.seeds,
+        "politeness": {"delay_s": arguments.delay},
+        "labels": {"name": "demo"},
     }
 
 
-async def _add(demo: Demo, jobs: int) -> float:
-    """POST `add` jobs as NDJSON, and see them done. Returns the seconds."""
-    started_at = time.monotonic()
-    bar = demo.progress.add_task("`add` jobs done", total=jobs)
-    lines = b"".join(
-        b'{"jobtype":"add","args":{"a":%d,"b":1}}\n' % number for number in range(jobs)
+def _worker_settings(site: Site, records: Path, slots: int) -> dict[str, str]:
+    return {
+        **site.worker_settings,
+        "WORKER_STAGES": f"crawl:1x{slots} parse:1x{PARSE_SLOTS}",
+        "WORKER_HANDLERS": CRAWL_HANDLERS,
+        "SINK_NDJSON": str(records),
+    }
+
+
+async def _give_up(look: Look) -> None:
+    raise ServiceFailed(
+        f"nothing moved for {AFTER_S:.0f} s: {look.done:,} pages done, "
+        f"{look.urls['queued']:,} wait; {look.limited_by}"
     )
 
-    async def done() -> int:
-        return int((await demo.stats())["total_processed"])
 
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(demo.post(lines, "application/x-ndjson"))
-        tasks.create_task(demo.watch(bar, jobs, done))
-    return time.monotonic() - started_at
-
-
-async def _fetch(demo: Demo, urls: list[str]) -> float:
-    """POST the site's URLs, one a line, and see its pages fetched, parsed and written."""
-    started_at = time.monotonic()
-    bar = demo.progress.add_task("pages fetched and parsed", total=len(urls))
-
-    async def written() -> int:
-        return len(_lines(demo.records))
-
-    await demo.post("\n".join(urls).encode(), "text/plain")
-    await demo.watch(bar, len(urls), written)
-    return time.monotonic() - started_at
-
-
-async def _summary(demo: Demo, jobs: int, pages: int, adding_s: float, fetching_s: float) -> int:
-    records = [orjson.loads(line) for line in _lines(demo.records)]
-    for record in records[:SHOWN_RECORDS]:
+def _summary(
+    console: Console, look: Look, verdict: Mapping[str, Any], records: list[bytes], pages: int
+) -> int:
+    console.print(summary_table(look), soft_wrap=False)
+    console.print(_origin_table(verdict), soft_wrap=False)
+    for line in records[:SHOWN_RECORDS]:
+        record = orjson.loads(line)
         shown = f"{record['url']}  {record['title']!r}, {len(record['links'])} links"
-        demo.console.print(shown, highlight=False)
-    stats = await demo.stats()
-    failed = stats["total_failures"]
-    links = sum(len(record["links"]) for record in records)
-    demo.console.print(
-        f"{jobs:,} `add` jobs posted and done in {adding_s:.1f} s ({jobs / adding_s:,.0f}/s); "
-        f"{len(records):,} pages fetched, parsed and on disk in {fetching_s:.1f} s "
-        f"({pages / fetching_s:,.0f}/s), {links:,} links; {failed} jobs failed"
-    )
-    return 0 if len(records) == pages and failed == 0 else 1
+        console.print(shown)
+    wrong = wrongs(look, verdict, len(records), pages)
+    for text in wrong:
+        console.print(f"not as it should be: {text}")
+    return 1 if wrong else 0
+
+
+def _origin_table(verdict: Mapping[str, Any]) -> Table:
+    title = "what the web itself counted"
+    table = Table(title=title, title_justify="left", show_header=False, box=None)
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("requests", f"{verdict['visits']:,}, of them robots.txt {verdict['robots']:,}")
+    table.add_row("pages", f"{verdict['pages']:,}, of them twice {verdict['twice']:,}")
+    least = verdict["least_gap_s"]
+    gap = "" if least is None else f", least pause {least:.3f} s"
+    table.add_row("politeness", f"{verdict['violations']:,} violations{gap}")
+    return table
+
+
+def wrongs(look: Look, verdict: Mapping[str, Any], records: int, pages: int) -> list[str]:
+    """What a perfect crawl would not have."""
+    found = []
+    if look.state is not CrawlState.COMPLETED:
+        found.append(f"the crawl ended as {look.state}: {look.reason}")
+    if look.done != pages or records != pages:
+        found.append(f"{look.done:,} pages done and {records:,} records, of {pages:,} pages")
+    if verdict["twice"] or verdict["violations"]:
+        found.append(str(verdict["text"]))
+    return found
 
 
 def _lines(file: Path) -> list[bytes]:
     return file.read_bytes().splitlines() if file.exists() else []
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:>24}"),
-        BarColumn(bar_width=40),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
-    )

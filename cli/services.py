@@ -1,109 +1,284 @@
-"""Starts the services as processes of their own, on free ports, and ends them."""
+"""Starts the services as processes of their own, and ends them. The one way to do so here."""
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import orjson
 
+from cli.api_client import Api, api_client
 from shared.errors import ManyhandsError
+from shared.settings.environment import environment
 from shared.settings.names import VARIABLE_PREFIXES
 
-START_S = 15.0
+START_S = 30.0
+# A worker has 25 s to finish what it is fetching.
+END_S = 40.0
 LOOK_EVERY_S = 0.05
+# Of a log, in an error.
+TAIL_BYTES = 2000
 ROOT = Path(__file__).resolve().parent.parent
+LAUNCHER = Path(__file__).with_name("with_parent.py")
+LOOPBACK_ANY_PORT = "127.0.0.1:0"
+CRAWL_HANDLERS = "worker.handlers.crawl,worker.handlers.parse"
+ALL_HANDLERS = f"{CRAWL_HANDLERS},worker.handlers.fetch,worker.handlers.add"
 
 
 class ServiceFailed(ManyhandsError):
     """A service did not start, or ended by itself."""
 
 
+@dataclass(slots=True, frozen=True)
+class Place:
+    """The directory of everything that services write."""
+
+    directory: Path
+
+    @property
+    def state(self) -> Path:
+        return self.directory / "crawls"
+
+    @property
+    def broker_data(self) -> Path:
+        return self.directory / "broker"
+
+    def log_of(self, name: str) -> Path:
+        return self.directory / "logs" / f"{name}.log"
+
+    def make(self) -> None:
+        """Raises ServiceFailed."""
+        try:
+            (self.directory / "logs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ServiceFailed(f"cannot write to {self.directory}: {error.strerror}") from error
+
+
+@dataclass(slots=True, frozen=True)
+class Service:
+    """A process that runs. What it says goes to its log; an earlier one's may stand before it."""
+
+    name: str
+    process: asyncio.subprocess.Process
+    log: Path
+    log_start: int
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.returncode is not None
+
+    def said(self) -> bytes:
+        with self.log.open("rb") as log:
+            log.seek(self.log_start)
+            return log.read()
+
+    def failed(self, what: str) -> ServiceFailed:
+        tail = self.said()[-TAIL_BYTES:].decode(errors="replace").strip()
+        return ServiceFailed(f"the {self.name} {what}; it said:\n{tail or 'nothing'}")
+
+    def check(self) -> None:
+        """Raises ServiceFailed when it has ended."""
+        if self.has_ended:
+            raise self.failed(f"ended with {self.process.returncode}")
+
+    async def line(self, has: bytes, on_wait: Callable[[float], None] | None = None) -> Any:
+        """The first JSON line that has this text. `on_wait` is told the seconds so far."""
+        started_at = time.monotonic()
+        while True:
+            is_last_look = self.has_ended
+            for line in self.said().splitlines(keepends=True):
+                if has in line and line.endswith(b"\n"):
+                    return orjson.loads(line)
+            waited_s = time.monotonic() - started_at
+            if is_last_look or (on_wait is None and waited_s > START_S):
+                raise self.failed("did not start")
+            if on_wait is not None:
+                on_wait(waited_s)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+
 @asynccontextmanager
 async def service(
-    name: str, directory: Path, **settings: str
-) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`python -m name` with these settings and no others; ended with SIGTERM. Variables of the
-    person who runs this, and the files of the current directory, are meant for services of theirs;
-    so it runs in another directory."""
+    name: str, place: Place, settings: Mapping[str, str], *arguments: str
+) -> AsyncIterator[Service]:
+    """`python -m name` with these settings and no others; ended with SIGTERM, or killed when the
+    command is to end at once. Variables of the person who runs this, and the files of the current
+    directory, are meant for services of theirs; so it runs in another directory. In a session of
+    its own: Ctrl-C is for the command, which ends its services in order."""
+    log = place.log_of(name)
     others = {
-        key: value for key, value in os.environ.items() if not key.startswith(VARIABLE_PREFIXES)
+        key: value for key, value in environment().items() if not key.startswith(VARIABLE_PREFIXES)
     }
     path = os.pathsep.join(filter(None, (str(ROOT), others.get("PYTHONPATH"))))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", name),
-        cwd=directory,
-        env=others | {"PYTHONPATH": path} | settings,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid())),
+            *(sys.executable, "-m", name, *arguments),
+            cwd=place.directory,
+            env={**others, "PYTHONPATH": path, **settings},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        started = Service(name, process, log, output.tell())
     try:
-        yield process
+        yield started
+    except asyncio.CancelledError:
+        _kill(process)
+        raise
     finally:
-        if process.returncode is None:
+        await end(started)
+
+
+async def end(started: Service) -> None:
+    """Does nothing to one that has ended."""
+    process = started.process
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
             process.terminate()
-        await process.communicate()
+    try:
+        async with asyncio.timeout(END_S):
+            await process.wait()
+    except TimeoutError:
+        _kill(process)
+        await process.wait()
+    except asyncio.CancelledError:
+        _kill(process)
+        await process.wait()
+        raise
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """With everything that it has started."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass(slots=True, frozen=True)
+class Broker:
+    service: Service
+    url: str
+    http_url: str
 
 
 @asynccontextmanager
-async def broker(directory: Path) -> AsyncIterator[dict[str, str]]:
-    """Gives its first log line, which tells its addresses."""
-    settings = {"BROKER_BIND": "127.0.0.1:0", "BROKER_HTTP_BIND": "127.0.0.1:0"}
-    async with service("broker", directory, **settings) as process:
-        yield await _ready_line(process)
+async def broker(place: Place, settings: Mapping[str, str] | None = None) -> AsyncIterator[Broker]:
+    given = {"BROKER_BIND": LOOPBACK_ANY_PORT, "BROKER_HTTP_BIND": LOOPBACK_ANY_PORT}
+    given |= settings or {}
+    given |= {"BROKER_DATA": str(place.broker_data)}
+    async with service("broker", place, given) as started:
+        ready = await started.line(b'"event": "ready"')
+        yield Broker(started, f"tcp://{ready['address']}", f"http://{ready['http']}")
 
 
-async def _ready_line(process: asyncio.subprocess.Process) -> dict[str, str]:
-    assert process.stderr is not None
-    said = b""
-    try:
-        async with asyncio.timeout(START_S):
-            while line := await process.stderr.readline():
-                said += line
-                if b'"event": "ready"' in line:
-                    ready: dict[str, str] = orjson.loads(line)
-                    return ready
-    except TimeoutError:
-        pass
-    raise ServiceFailed(f"the broker did not start: {said.decode(errors='replace').strip()}")
+@dataclass(slots=True, frozen=True)
+class ApiService:
+    service: Service
+    url: str
+    api: Api
 
 
 @asynccontextmanager
 async def api(
-    directory: Path, broker_url: str, broker_http: str
-) -> AsyncIterator[httpx.AsyncClient]:
+    place: Place, broker: Broker, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[ApiService]:
     """Gives a client for it, when it is ready."""
-    bind = f"127.0.0.1:{_free_port()}"
-    settings = {"FAKTORY_URL": broker_url, "FAKTORY_WEB_URL": f"http://{broker_http}"}
+    given = {"API_BIND": f"127.0.0.1:{_free_port()}", "API_LOG_LEVEL": "warning"}
+    given |= settings or {}
+    given |= {
+        "FAKTORY_URL": broker.url,
+        "FAKTORY_WEB_URL": broker.http_url,
+        "CRAWL_STATE": str(place.state),
+    }
+    url = f"http://{given['API_BIND']}"
     async with (
-        service("api", directory, **settings, API_BIND=bind, API_LOG_LEVEL="error") as process,
-        httpx.AsyncClient(base_url=f"http://{bind}") as client,
+        service("api", place, given) as started,
+        api_client(url) as client,
     ):
-        await _until_ready(process, client)
-        yield client
+        await _until_ready(started, f"{url}/readyz")
+        yield ApiService(started, url, client)
 
 
-async def _until_ready(process: asyncio.subprocess.Process, client: httpx.AsyncClient) -> None:
-    end = time.monotonic() + START_S
-    while time.monotonic() < end and process.returncode is None:
-        try:
-            if (await client.get("/readyz")).is_success:
-                return
-        except httpx.TransportError:
-            pass
-        await asyncio.sleep(LOOK_EVERY_S)
-    assert process.stderr is not None
-    if process.returncode is None:
-        process.terminate()
-    said = (await process.stderr.read()).decode(errors="replace").strip()
-    raise ServiceFailed(f"the API did not start: {said}")
+@dataclass(slots=True, frozen=True)
+class Worker:
+    service: Service
+    # Of its /status and /metrics.
+    url: str
+
+
+@asynccontextmanager
+async def worker(
+    place: Place, broker: Broker, settings: Mapping[str, str]
+) -> AsyncIterator[Worker]:
+    """Gives it when it runs; its processes may still be starting."""
+    given = {"WORKER_HTTP_BIND": LOOPBACK_ANY_PORT, **settings}
+    given |= {"FAKTORY_URL": broker.url, "CRAWL_STATE": str(place.state)}
+    async with service("worker", place, given) as started:
+        listening = await started.line(b"metrics, health and status over HTTP")
+        yield Worker(started, f"http://{listening['host']}:{listening['port']}")
+
+
+@dataclass(slots=True, frozen=True)
+class Site:
+    """A made-up web: where a crawl of it begins, its pages, and what a worker needs to find it."""
+
+    seeds: Sequence[str]
+    pages: int
+    worker_settings: Mapping[str, str]
+
+
+@dataclass(slots=True, frozen=True)
+class Web:
+    """The process that serves one."""
+
+    service: Service
+
+    async def ready(self, on_wait: Callable[[float], None]) -> Site:
+        """It has to be built where it never ran."""
+        told = await self.service.line(b'"event":"ready"', on_wait)
+        return Site(told["seeds"], told["pages"], told["worker_settings"])
+
+    async def verdict(self) -> Any:
+        """Ends it; what it says of its visitors then."""
+        await end(self.service)
+        return await self.service.line(b'"event":"verdict"')
+
+
+@asynccontextmanager
+async def web(place: Place, *arguments: str) -> AsyncIterator[Web]:
+    """Gives it at once: other services can start at the same time."""
+    async with service("loadtest", place, {}, "web", *arguments) as started:
+        yield Web(started)
+
+
+async def _until_ready(started: Service, url: str) -> None:
+    end_at = time.monotonic() + START_S
+    async with httpx.AsyncClient() as client:
+        while time.monotonic() < end_at and not started.has_ended:
+            with suppress(httpx.TransportError):
+                if (await client.get(url)).is_success:
+                    return
+            await asyncio.sleep(LOOK_EVERY_S)
+    raise started.failed("did not start")
 
 
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
+
+
+def variables(*sections: str) -> dict[str, str]:
+    """Those of the person who runs this, for these sections of the settings."""
+    prefixes = tuple(f"{section.upper()}_" for section in sections)
+    return {name: value for name, value in environment().items() if name.startswith(prefixes)}

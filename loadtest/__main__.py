@@ -13,12 +13,19 @@ from devservers.processes import StartError
 from loadtest import broker_cells, worker_cells
 from loadtest.bench_broker import needed_consumers, possible_cells, run_servers, server_facts
 from loadtest.bench_consumer import run_all
+from loadtest.bench_fetch import fetch_facts, run_fetch
 from loadtest.bench_ingest import ingest_facts, run_ingest
+from loadtest.bench_state import run_state, state_facts
 from loadtest.bench_worker import run_worker
 from loadtest.broker_cells import FORMS, BrokerCell, parse_broker_cells
 from loadtest.broker_report import print_broker_report, write_broker_report
 from loadtest.cells import CORE, FULL, Cell, parse_cells
 from loadtest.consumers import MAKERS, PeerError, make_consumers, on_broker
+from loadtest.fetch_cells import CELLS as FETCH_CELLS
+from loadtest.fetch_cells import RUN_S as FETCH_RUN_S
+from loadtest.fetch_cells import SIDES as FETCH_SIDES
+from loadtest.fetch_cells import parse_fetch_cells
+from loadtest.fetch_report import FetchReport, print_fetch_report, write_fetch_report
 from loadtest.guide import GUIDE, fill_section
 from loadtest.ingest_cells import DEFAULT as INGEST_CELLS
 from loadtest.ingest_cells import FORMS as INGEST_FORMS
@@ -38,16 +45,21 @@ from loadtest.run import SERVERS as RUN_SERVERS
 from loadtest.run import LoadRun, failures_of, print_load, run_load, write_load
 from loadtest.server_runs import SERVERS, ServerReport
 from loadtest.stand import USERS, Load
+from loadtest.state_report import StateReport, print_state_report, write_state_report
 from loadtest.verdict import Targets
+from loadtest.web_command import add_web, run_web
 from loadtest.worker_cells import Matrix, parse_worker_cells
 from loadtest.worker_report import print_worker_report, write_worker_report
 
 CORE_ROUNDS = 5
 FULL_ROUNDS = 3
 BROKER_ROUNDS = 3
+FETCH_ROUNDS = 3
 INGEST_ROUNDS = 5
 NETWORK_ROUNDS = 3
 WORKER_ROUNDS = 3
+STATE_ROUNDS = 3
+SEEN_URLS = 5_000_000
 OUT = Path("docs/benchmarks")
 # A load test that everything on two cores can bear, and what it must reach there.
 USERS_DEFAULT = 100
@@ -140,6 +152,19 @@ def bench_ingest(console: Console, options: argparse.Namespace) -> int:
     return 1 if report.errors or not report.is_complete else 0
 
 
+def bench_fetch(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
+    machine = fetch_facts()
+    runs, is_complete = run_fetch(
+        console, options.cells, options.sides, rounds=options.rounds, run_s=options.seconds
+    )
+    report = FetchReport(_command(), _now(), machine, options.cells, runs, is_complete)
+    print_fetch_report(console, report)
+    write_fetch_report(report, options.out)
+    console.print(f"written: fetch.md, fetch.json and fetch.svg in {options.out}")
+    return 1 if report.errors or not report.is_complete else 0
+
+
 def bench_worker(console: Console, options: argparse.Namespace) -> int:
     """Run, show and write what the service costs; 1 when a run failed its check or was cut
     short."""
@@ -150,6 +175,17 @@ def bench_worker(console: Console, options: argparse.Namespace) -> int:
     print_worker_report(console, report)
     write_worker_report(report, options.out)
     console.print(f"written: worker.md, worker.json and worker.svg in {options.out}")
+    return 1 if report.errors or not report.is_complete else 0
+
+
+def bench_state(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write what the state store costs; 1 when it was cut short."""
+    machine = state_facts()
+    runs, is_complete = run_state(console, options.seen, options.rounds)
+    report = StateReport(_command(), _now(), machine, runs, is_complete)
+    print_state_report(console, report)
+    write_state_report(report, options.out)
+    console.print(f"written: state.md, state.json and state.svg in {options.out}")
     return 1 if report.errors or not report.is_complete else 0
 
 
@@ -184,20 +220,28 @@ def _parser() -> argparse.ArgumentParser:
     _add_bench_ingest(
         commands.add_parser("bench-ingest", help=INGEST_HELP, description=INGEST_HELP)
     )
+    _add_bench_fetch(commands.add_parser("bench-fetch", help=FETCH_HELP, description=FETCH_HELP))
     _add_bench_network(
         commands.add_parser("bench-network", help=NETWORK_HELP, description=NETWORK_HELP)
     )
     _add_bench_worker(
         commands.add_parser("bench-worker", help=WORKER_HELP, description=WORKER_HELP)
     )
+    _add_bench_state(commands.add_parser("bench-state", help=STATE_HELP, description=STATE_HELP))
+    web = commands.add_parser("web", help=WEB_HELP, description=WEB_HELP)
+    web.set_defaults(run=lambda _, options: run_web(options))
+    add_web(web)
     return parser
 
 
 RUN_HELP = "post jobs by Locust to an API of its own, with server and worker behind it"
 CONSUMER_HELP = "drain the same jobs by us, Rust, Go and PyPI, from a real Faktory"
 BROKER_HELP = "push to and drain from a real Faktory and the broker, in turns"
+FETCH_HELP = "fetch pages by our fetcher, bare aiohttp, pyreqwest and httpx, on one core"
 NETWORK_HELP = "drain jobs of 100 ms over distances, and compare with the sizing formula"
 WORKER_HELP = "drain by worker services of 50 to 20,000 slots and of several processes"
+STATE_HELP = "admit, claim and settle URLs in the state store, by several processes and among many"
+WEB_HELP = "serve the synthetic web until Ctrl-C, and tell then how it was visited"
 INGEST_HELP = "hand jobs in by POST, list and stream, beside bare servers and raw PUSHB"
 
 
@@ -270,6 +314,24 @@ def _add_bench_ingest(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--out", type=Path, default=OUT, help="directory")
 
 
+def _add_bench_fetch(bench: argparse.ArgumentParser) -> None:
+    bench.set_defaults(run=bench_fetch)
+    bench.add_argument(
+        "--rounds", type=_count, default=FETCH_ROUNDS, help=f"default {FETCH_ROUNDS}"
+    )
+    bench.add_argument(
+        "--cells",
+        type=parse_fetch_cells,
+        default=FETCH_CELLS,
+        help="such as http/keep/20k,https or a beginning of one",
+    )
+    bench.add_argument(
+        "--sides", type=_sides, default=list(FETCH_SIDES), help=f"of {','.join(FETCH_SIDES)}"
+    )
+    bench.add_argument("--seconds", type=float, default=FETCH_RUN_S, help="of a run")
+    bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
 def _add_bench_network(bench: argparse.ArgumentParser) -> None:
     bench.set_defaults(run=bench_network)
     bench.add_argument(
@@ -293,6 +355,17 @@ def _add_bench_worker(bench: argparse.ArgumentParser) -> None:
     bench.add_argument("--out", type=Path, default=OUT, help="directory")
 
 
+def _add_bench_state(bench: argparse.ArgumentParser) -> None:
+    bench.set_defaults(run=bench_state)
+    bench.add_argument(
+        "--rounds", type=_count, default=STATE_ROUNDS, help=f"default {STATE_ROUNDS}"
+    )
+    bench.add_argument(
+        "--seen", type=_count, default=SEEN_URLS, help="URLs that are known (default %(default)s)"
+    )
+    bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
@@ -305,6 +378,10 @@ def _names(text: str) -> list[str]:
 
 def _kinds(text: str) -> list[str]:
     return _some_of(text, list(USERS), "kind")
+
+
+def _sides(text: str) -> list[str]:
+    return _some_of(text, list(FETCH_SIDES), "client")
 
 
 def _servers(text: str) -> list[str]:

@@ -104,6 +104,8 @@ def build_program(command: list[str], directory: Path) -> None:
         done = subprocess.run(
             command,
             cwd=directory,
+            # The same program whether the machine has a C compiler or not.
+            env=os.environ | {"CGO_ENABLED": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

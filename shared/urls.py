@@ -18,6 +18,8 @@ from publicsuffixlist import PublicSuffixList
 from shared.errors import InvalidUrl
 
 MAX_URL_LENGTH = 4096
+# With the white space that does not count.
+MAX_REFERENCE_LENGTH = 4 * MAX_URL_LENGTH
 MAX_HOST_LENGTH = 253
 MAX_PORT = 65535
 DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -40,10 +42,22 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 # What browsers leave as it is, less the backslash.
 _PATH_KEEPS = "%/:@!$&'()*+,;=[]|"
 _QUERY_KEEPS = _PATH_KEEPS + "?{}^`"
+# Bytes that can only be written as escapes.
+_HIGH = "%[89A-F][0-9A-F]"
+_CLEAN_PATH = r"[A-Za-z0-9._~!$&'()*+,;=:@/|\[\]-]"
+# A colon in the first segment would end a scheme.
+_CLEAN_RELATIVE = r"[A-Za-z0-9._~!$&'()*+,;=@/|\[\]-]"
+_CLEAN_QUERY = r"[A-Za-z0-9._~!$&'()*+,;=:@/|\[\]?{}^`-]"
 # Most URLs: canonical already, if their host is and their path has no dot segments.
 _CLEAN = re.compile(
-    r"(https?)://([a-z0-9.-]+)(?::([1-9][0-9]{0,4}))?(/[A-Za-z0-9._~!$&'()*+,;=:@/|\[\]-]*)"
-    r"(?:\?[A-Za-z0-9._~!$&'()*+,;=:@/|\[\]?{}^`-]+)?"
+    r"(https?)://([a-z0-9.-]+)(?::([1-9][0-9]{0,4}))?"
+    rf"(/{_CLEAN_PATH}*(?:{_HIGH}{_CLEAN_PATH}*)*)"
+    rf"(?:\?(?:{_CLEAN_QUERY}|{_HIGH}){_CLEAN_QUERY}*(?:{_HIGH}{_CLEAN_QUERY}*)*)?"
+)
+# Most links on the same host.
+_CLEAN_REFERENCE = re.compile(
+    rf"(?!//)({_CLEAN_RELATIVE}*(?:{_HIGH}{_CLEAN_RELATIVE}*)*)"
+    rf"(\?(?:{_CLEAN_QUERY}|{_HIGH}){_CLEAN_QUERY}*(?:{_HIGH}{_CLEAN_QUERY}*)*)?(?:#[!-~]*)?"
 )
 _AROUND_A_REFERENCE = "".join(map(chr, range(0x21)))
 _LINE_BREAKS = re.compile("[\t\n\r]")
@@ -103,7 +117,49 @@ def _parse_any(text: str) -> Url:
 def resolve_reference(base: Url, reference: str) -> Url:
     """What a link or a Location header means on the page `base`; as in browsers, white space
     around it and line breaks in it do not count. Raises InvalidUrl."""
-    return parse_url(_absolute(base, _LINE_BREAKS.sub("", reference.strip(_AROUND_A_REFERENCE))))
+    sent, _, _ = reference.partition("#")
+    if len(sent) > MAX_REFERENCE_LENGTH:
+        raise InvalidUrl(f"the reference has {len(sent)} characters")
+    return parse_url(_absolute(base, _LINE_BREAKS.sub("", sent.strip(_AROUND_A_REFERENCE))))
+
+
+class Links:
+    """`resolve_reference` for the many links of one page, most of which are canonical paths of its
+    own host and need no second look. State: none that changes."""
+
+    __slots__ = ("_base", "_directory", "_origin", "_root")
+
+    def __init__(self, base: Url) -> None:
+        self._base = base
+        self._origin, self._directory = _places(base)
+        self._root = self._origin + "/"
+
+    def resolve(self, reference: str) -> str:
+        """The canonical text of a link. Raises InvalidUrl."""
+        path = reference
+        if reference.startswith("http"):
+            if not reference.startswith(self._root):
+                return (_parse_clean(reference) or resolve_reference(self._base, reference)).text
+            path = reference[len(self._origin) :]
+        return self._own(path) or resolve_reference(self._base, reference).text
+
+    def _own(self, reference: str) -> str | None:
+        clean = _CLEAN_REFERENCE.fullmatch(reference)
+        if clean is None:
+            return None
+        path, query = clean.groups("")
+        # A lone query goes behind the page's own path.
+        if not path or path[0] == "." or "/." in path:
+            return None
+        text = (self._origin if path[0] == "/" else self._directory) + path + query
+        return text if len(text) <= MAX_URL_LENGTH else None
+
+
+def _places(base: Url) -> tuple[str, str]:
+    """Where the paths of references begin: those with a leading slash, and the others."""
+    page = base.text.partition("?")[0]
+    path_at = page.index("/", len(base.scheme) + len("://"))
+    return page[:path_at], page[: page.rindex("/") + 1]
 
 
 def _absolute(base: Url, reference: str) -> str:
@@ -112,15 +168,30 @@ def _absolute(base: Url, reference: str) -> str:
         return reference
     if reference.startswith("//"):
         return f"{base.scheme}:{reference}"
-    if not reference or reference.startswith("#"):
+    if not reference:
         return base.text
-    page = base.text.partition("?")[0]
     if reference.startswith("?"):
-        return page + reference
-    path_at = page.index("/", len(base.scheme) + len("://"))
-    if reference.startswith("/"):
-        return page[:path_at] + reference
-    return page[: page.rindex("/") + 1] + reference
+        return base.text.partition("?")[0] + reference
+    origin, directory = _places(base)
+    return (origin if reference.startswith("/") else directory) + reference
+
+
+def parse_host(text: str) -> str:
+    """Check a host alone, as people write it in lists, and give the form that `Url.host` has.
+    Raises InvalidUrl."""
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if bare.count(":") == 1:
+        raise InvalidUrl(f"{text[:80]!r}: a host without a port is wanted")
+    if ":" in bare:
+        return _checked_ipv6(bare)[0]
+    if not 1 <= len(text) <= MAX_HOST_LENGTH:
+        raise InvalidUrl(f"a host must have 1 to {MAX_HOST_LENGTH} characters")
+    return _checked_host(text)[0]
+
+
+def canonical_escapes(text: str) -> str:
+    """Part of a path or a query, as the canonical form writes it."""
+    return _escaped(text, _QUERY_KEEPS)
 
 
 @lru_cache(maxsize=HOSTS_REMEMBERED)

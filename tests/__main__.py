@@ -14,6 +14,8 @@ from tests.proofs import ProofTable
 
 # Most of these wait for servers, not for the processor: more processes than cores.
 PROCESSES = "4"
+# Of a test that names none of its own: thrice what unit tests have, for processes start in it.
+TIMEOUT_S = "90"
 # The long runs do use it: side by side they would only wait for each other.
 PROOFS_AT_ONCE = "3"
 
@@ -34,7 +36,9 @@ def main() -> int:
         table.write()
         return max(codes)
     levels = ["tests/contract", "tests/integration", "tests/acceptance"]
-    return pytest.main([*levels, "-q", "-n", PROCESSES, "--dist", "worksteal"])
+    return pytest.main(
+        [*levels, "-q", "-n", PROCESSES, "--dist", "worksteal", "--timeout", TIMEOUT_S]
+    )
 
 
 if __name__ == "__main__":

@@ -49,6 +49,11 @@ class JobContext:
     def log(self) -> Logger:
         return get_logger("job").bind(id=self.id, jobtype=self._delivery.jobtype)
 
+    @property
+    def can_emit(self) -> bool:
+        """Whether this worker has a sink."""
+        return self._can_emit
+
     def push(self, *children: Job) -> None:
         """Queue these jobs if, and only if, this one succeeds."""
         self.children.extend(children)

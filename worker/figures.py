@@ -7,25 +7,16 @@ made, from the parts that know it. The supervisor adds which process it was.
 import os
 import resource
 import time
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Protocol
 
-import msgspec
-
+from worker.families import DURATION_BOUNDS_S, family, filled, single
 from worker.heartbeat import resident_kb
 from worker.link import Family, Figures, Sample
 from worker.loop_lag import Lag, LoopLag
-from worker.observers import DURATION_BOUNDS_S, JobFigures
+from worker.observers import JobFigures
 from worker.stages import Stage
 from worker.window import Window
-
-
-def family(
-    name: str, kind: str, text: str, *label_names: str, bounds: Sequence[float] = ()
-) -> Family:
-    """One without samples: `filled` makes copies with them."""
-    return Family(f"manyhands_worker_{name}", kind, text, list(label_names), [], list(bounds))
-
 
 JOBS = family("jobs_total", "counter", "Jobs ended, by how they ended", "jobtype", "outcome")
 JOB_DURATION = family(
@@ -122,7 +113,8 @@ class DialerCounts(Protocol):
 
 
 class ProcessFigures:
-    """State: none of its own but the lag of the loop, which begins anew with each snapshot."""
+    """State: none of its own but the lag of the loop, which begins anew with each snapshot.
+    `more` is what the services of its stages tell."""
 
     def __init__(
         self,
@@ -131,8 +123,10 @@ class ProcessFigures:
         consumer: ConsumerView,
         dialer: DialerCounts,
         lag: LoopLag,
+        more: Callable[[], Iterable[Family]] = tuple,
     ) -> None:
         self._jobs = jobs
+        self._more = more
         self._source = source
         self._consumer = consumer
         self._dialer = dialer
@@ -146,6 +140,7 @@ class ProcessFigures:
                 *self._own_families(),
                 *system_families(),
                 lag_family(self._lag.take()),
+                *self._more(),
             ]
         )
 
@@ -213,11 +208,3 @@ def open_descriptors() -> int:
     with os.scandir("/dev/fd") as entries:
         # Without the one that reads the directory.
         return sum(1 for _ in entries) - 1
-
-
-def filled(empty: Family, samples: list[Sample]) -> Family:
-    return msgspec.structs.replace(empty, samples=samples)
-
-
-def single(empty: Family, value: float) -> Family:
-    return filled(empty, [Sample([], value)])

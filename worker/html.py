@@ -1,70 +1,49 @@
-"""Bytes of a page → text, title and links. Pure."""
+"""Text of a page → title, language, links, and what it asks of robots. Pure."""
 
-import codecs
 import re
 from dataclasses import dataclass
+from itertools import islice
 
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from resiliparse.parse.html import DOMNode, HTMLTree
+from resiliparse.parse.lang import detect_fast
 
 from shared.errors import InvalidUrl
-from shared.urls import Url, resolve_reference
+from shared.urls import Links, Url, resolve_reference
+from worker.charset import decode
+from worker.crawl.robots import PRODUCT_TOKEN
+from worker.crawl.robots_tags import RobotsDirectives, directives
+from worker.html_guard import tamed
 
 MAX_LINKS = 1000
+# Heritrix's limit; pages with more are lists made by programs.
+MAX_CRAWLED_LINKS = 6000
+# Looked at for links, of which many may be the same or none that can be fetched.
+MAX_ANCHORS = 20_000
 MAX_TITLE_LENGTH = 1000
-# Looked through for a <meta charset>, as browsers do.
-PRESCAN_BYTES = 1024
+MAX_DIRECTIVES_LENGTH = 500
+# A guess from less is worth nothing, and from more no better.
+LANGUAGE_MIN_CHARACTERS = 200
+LANGUAGE_MAX_CHARACTERS = 1000
 HTML_TYPES = frozenset({"", "text/html", "application/xhtml+xml"})
 
-_CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
-_META = re.compile(rb"<meta\s[^>]{0,1000}", re.IGNORECASE)
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_LAST_RESORT = "cp1252"
-# Python's name of what a label means → what browsers read it with. Whatever is not here is not
-# used: Python has codecs that are no charsets, and some that take quadratic time.
-_CODECS = {
-    "utf-8": "utf-8",
-    "utf-16": "utf-16-le",
-    "utf-16-le": "utf-16-le",
-    "utf-16-be": "utf-16-be",
-    "ascii": "cp1252",
-    "iso8859-1": "cp1252",
-    "iso8859-9": "cp1254",
-    "iso8859-11": "cp874",
-    "tis-620": "cp874",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "gb18030": "gb18030",
-    "big5": "big5hkscs",
-    "big5hkscs": "big5hkscs",
-    "shift_jis": "cp932",
-    "cp932": "cp932",
-    "euc_jp": "euc_jp",
-    "iso2022_jp": "iso2022_jp",
-    "euc_kr": "cp949",
-    "cp949": "cp949",
-} | {
-    name: name
-    for name in (
-        *(f"iso8859-{part}" for part in (2, 3, 4, 5, 6, 7, 8, 10, 13, 14, 15, 16)),
-        *(f"cp{page}" for page in (866, 874, *range(1250, 1259))),
-        "koi8-r",
-        "koi8-u",
-        "mac-roman",
-        "mac-cyrillic",
-    )
-}
+_LANGUAGE = re.compile("([A-Za-z]{2,3})(?:[-_].*)?")
+_ROBOTS_NAMES = frozenset({"robots", PRODUCT_TOKEN.lower()})
+# The most common references that are no pages: refused without a look at their characters.
+_NO_PAGES = ("javascript:", "mailto:", "tel:", "data:")
+_NO_DIRECTIVES = RobotsDirectives(nofollow=False, noindex=False)
 
 
 @dataclass(slots=True, frozen=True)
 class Extract:
-    """What a page says: its title, and its links as canonical URLs in their order, each once."""
+    """What a page says. `links` are canonical URLs in their order, each once; `nofollow` are those
+    of them that every one of their links marks as not to be followed. `language` is a code of two
+    or three letters."""
 
     title: str | None
     links: list[str]
+    nofollow: frozenset[str] = frozenset()
+    language: str | None = None
+    robots: RobotsDirectives = _NO_DIRECTIVES
 
 
 def is_html(content_type: str) -> bool:
@@ -72,86 +51,75 @@ def is_html(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() in HTML_TYPES
 
 
-def extract(body: bytes, content_type: str, page_url: Url) -> Extract:
-    tree = LexborHTMLParser(decode(body, content_type))
-    return Extract(_title(tree), _links(tree, _base(tree, page_url)))
-
-
-def decode(body: bytes, content_type: str) -> str:
-    """By byte order mark, header, <meta>, then UTF-8 if it is that, else windows-1252."""
-    for mark, codec in _MARKS:
-        if body.startswith(mark):
-            return body[len(mark) :].decode(codec, "replace")
-    codec = (
-        _codec(_CHARSET.search(content_type.encode("ascii", "replace")))
-        or _codec_of_meta(body)
-        or ("utf-8" if _is_utf8(body) else _LAST_RESORT)
+def extract(body: bytes, content_type: str, page_url: Url, max_links: int = MAX_LINKS) -> Extract:
+    tree = HTMLTree.parse(tamed(decode(body, content_type)))
+    bases: list[DOMNode] = []
+    metas: list[DOMNode] = []
+    # Both anywhere in the page: what stands in the wrong place is honoured, as browsers do.
+    for node in tree.document.query_selector_all("base, meta"):
+        (bases if node.tag == "base" else metas).append(node)
+    links, nofollow = _links(tree, _base(bases, page_url), max_links)
+    return Extract(
+        title=" ".join(tree.title.split())[:MAX_TITLE_LENGTH] or None,
+        links=links,
+        nofollow=nofollow,
+        language=_language(tree),
+        robots=_robots(metas),
     )
-    return body.decode(codec, "replace")
 
 
-def _codec(matched: "re.Match[bytes] | None") -> str | None:
-    if matched is None:
-        return None
-    try:
-        return _CODECS.get(codecs.lookup(matched[1].decode()).name)
-    except (LookupError, ValueError):
-        return None
+def _base(bases: list[DOMNode], page_url: Url) -> Url:
+    """The first that has a reference counts, if that can be resolved."""
+    for node in bases:
+        reference = node.getattr("href")
+        if reference is not None:
+            try:
+                return resolve_reference(page_url, reference)
+            except InvalidUrl:
+                break
+    return page_url
 
 
-def _codec_of_meta(body: bytes) -> str | None:
-    for meta in _META.finditer(body[:PRESCAN_BYTES]):
-        codec = _codec(_CHARSET.search(meta[0]))
-        if codec is not None:
-            # A page whose <meta> can be read as ASCII is not UTF-16, whatever it says.
-            return "utf-8" if codec.startswith("utf-16") else codec
-    return None
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        # Not final: the last character may have been cut.
-        codecs.getincrementaldecoder("utf-8")().decode(body)
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _title(tree: LexborHTMLParser) -> str | None:
-    for node in tree.css("title"):
-        if not _is_inside_svg(node):
-            text = " ".join(node.text().split())[:MAX_TITLE_LENGTH]
-            return text or None
-    return None
-
-
-def _is_inside_svg(node: LexborNode) -> bool:
-    parent = node.parent
-    while parent is not None:
-        if parent.tag == "svg":
-            return True
-        parent = parent.parent
-    return False
-
-
-def _base(tree: LexborHTMLParser, page_url: Url) -> Url:
-    node = tree.css_first("base[href]")
-    reference = node.attributes.get("href") if node is not None else None
-    if not reference:
-        return page_url
-    try:
-        return resolve_reference(page_url, reference)
-    except InvalidUrl:
-        return page_url
-
-
-def _links(tree: LexborHTMLParser, base: Url) -> list[str]:
-    links: dict[str, None] = {}
-    for node in tree.css("a[href], area[href]"):
+def _links(tree: HTMLTree, base: Url, max_links: int) -> tuple[list[str], frozenset[str]]:
+    # Link → whether nothing but nofollow was seen of it.
+    found: dict[str, bool] = {}
+    resolve = Links(base).resolve
+    for node in islice(tree.document.query_selector_all("a, area"), MAX_ANCHORS):
+        reference = node.getattr("href")
+        if reference is None or reference.startswith(_NO_PAGES):
+            continue
         try:
-            links[resolve_reference(base, node.attributes.get("href") or "").text] = None
+            link = resolve(reference)
         except InvalidUrl:
             continue
-        if len(links) == MAX_LINKS:
+        rel = node.getattr("rel")
+        is_nofollow = rel is not None and "nofollow" in rel.lower().split()
+        found[link] = is_nofollow and found.get(link, True)
+        if len(found) == max_links:
             break
-    return list(links)
+    return list(found), frozenset(link for link, is_nofollow in found.items() if is_nofollow)
+
+
+def _robots(metas: list[DOMNode]) -> RobotsDirectives:
+    asked = []
+    for node in metas:
+        name = (node.getattr("name") or "").strip().lower()
+        if name in _ROBOTS_NAMES:
+            content = node.getattr("content") or ""
+            asked.append(f"{name}: {content[:MAX_DIRECTIVES_LENGTH]}")
+    return directives(", ".join(asked)) if asked else _NO_DIRECTIVES
+
+
+def _language(tree: HTMLTree) -> str | None:
+    """As the page says; else as its beginning looks."""
+    head = tree.head
+    root = head.parent if head is not None else None
+    said = _LANGUAGE.fullmatch((root.getattr("lang") or "").strip()) if root is not None else None
+    if said is not None:
+        return said[1].lower()
+    body = tree.body
+    text = " ".join(body.text[:LANGUAGE_MAX_CHARACTERS].split()) if body is not None else ""
+    if len(text) < LANGUAGE_MIN_CHARACTERS:
+        return None
+    language, _ = detect_fast(text)
+    return language if language != "unknown" else None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from shared.logs import get_logger
 from worker.delivery import Delivery
+from worker.families import DURATION_BOUNDS_S
 from worker.outcomes import (
     PUT_BACK,
     Dead,
@@ -18,11 +19,6 @@ from worker.outcomes import (
     Retry,
 )
 
-# Upper bounds of the durations' buckets, in seconds.
-DURATION_BOUNDS_S = (
-    *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5),
-    *(1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0),
-)
 OUTCOME_NAMES: dict[type, str] = {
     Done: "done",
     PutBack: "put_back",

@@ -28,6 +28,7 @@ from worker.link import (
     FIGURES_S,
     TURN_S,
     Backlog,
+    Family,
     Ready,
     StageReport,
     StageTurn,
@@ -39,7 +40,9 @@ from worker.queues import QueueOrder
 from worker.registry import REGISTRY
 from worker.resources import RESOURCES
 from worker.sinks.ndjson import NdjsonSink
-from worker.stages import ProcessGroup, resolve_stages
+from worker.stage_lanes import StageLanes
+from worker.stage_services import STAGE_SERVICES, StageNeeds, StageService
+from worker.stages import CRAWL_STAGE, ProcessGroup, resolve_stages
 from worker.task_dump import describe_tasks
 
 MOST_THREADS = 32
@@ -78,13 +81,21 @@ class WorkerProcess:
         if settings.worker.log_level.lower() == "debug":
             middleware.append(JobLog())
         ndjson = settings.sink.ndjson
+        # What owns shards makes no records: they come from the parse stage.
+        if all(stage.name == CRAWL_STAGE for stage in stages):
+            ndjson = None
         self._sink = NdjsonSink.open(ndjson) if ndjson is not None else None
         execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sink)
         self.consumer = Consumer(self.source, execution)
         self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
+        self._services = {
+            stage: self._make_service(settings, stage)
+            for stage in self.source.stages
+            if stage.stage.name in STAGE_SERVICES
+        }
         self._lag = LoopLag()
         self._figures = ProcessFigures(
-            self._jobs, self.source, self.consumer, self._dialer, self._lag
+            self._jobs, self.source, self.consumer, self._dialer, self._lag, self._more_figures
         )
         self._link = ChildLink(
             parent,
@@ -112,6 +123,10 @@ class WorkerProcess:
                     tasks.create_task(self._tell_ready(), name="ready"),
                     tasks.create_task(self._tell_turns(), name="turns"),
                     tasks.create_task(self._tell_figures(), name="figures"),
+                ]
+                side_tasks += [
+                    tasks.create_task(service.run(), name=stage.stage.name)
+                    for stage, service in self._services.items()
                 ]
                 await self._stop_asked.wait()
                 is_clean = await self._stop()
@@ -155,7 +170,11 @@ class WorkerProcess:
         handlers_by = max(self._loop.time(), finish_by - REPORTING_TIME_S - CANCEL_GRACE_S)
         try:
             async with asyncio.timeout_at(finish_by):
+                for service in self._services.values():
+                    await service.stop_feeding()
                 await self.consumer.stop(self.source.quiet, handlers_by)
+                for service in self._services.values():
+                    await service.close()
                 await self.source.flushed()
                 return True
         except TimeoutError:
@@ -212,6 +231,18 @@ class WorkerProcess:
 
     def _told_backlog(self, backlog: Backlog) -> None:
         self.source.told_backlog(backlog.queues, backlog.paces)
+        for stage, service in self._services.items():
+            service.set_pace(stage.pace)
+
+    def _more_figures(self) -> list[Family]:
+        return [made for service in self._services.values() for made in service.families()]
+
+    def _make_service(self, settings: Settings, stage: StageLanes) -> StageService:
+        # No job before the service says from where.
+        stage.set_queues([])
+        return STAGE_SERVICES[stage.stage.name](
+            StageNeeds(settings, stage.window.slots, self.source.push, stage.set_queues)
+        )
 
     def _parent_gone(self) -> None:
         self._log.error("the supervisor is gone: putting back what runs")

@@ -6,12 +6,13 @@ none starves. `fetch.*` stands for the queues of all shards: one entry with one 
 queues take turns among themselves.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from math import gcd, lcm
 from typing import Self
 
+from shared.crawl.messages import ALL_CRAWL_QUEUES, crawl_queues
 from shared.errors import ConfigError, InvalidJob
 from shared.faktory import codec
 from shared.jobs import check_queue_name
@@ -19,6 +20,7 @@ from shared.urls import FETCH_QUEUE, shard_queues
 
 MAX_WEIGHT = 100
 ALL_SHARDS = f"{FETCH_QUEUE}.*"
+_QUEUES_OF_ALL = {ALL_SHARDS: shard_queues, ALL_CRAWL_QUEUES: crawl_queues}
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,6 +54,11 @@ class QueueOrder:
         if len({entry.weight is None for entry in entries}) != 1:
             raise ConfigError(f"WORKER_QUEUES: give every queue a weight or none: {text}")
         return cls(entries)
+
+    @classmethod
+    def in_turns(cls, names: Sequence[str]) -> Self:
+        """One entry: each queue is first as often as any other."""
+        return cls((Entry(tuple(names), None),))
 
     @property
     def names(self) -> list[str]:
@@ -96,7 +103,8 @@ class QueueOrder:
 
 def _parse_entry(entry: str, shards: int) -> Entry:
     name, has_weight, weight = entry.partition(":")
-    names = tuple(shard_queues(shards)) if name == ALL_SHARDS else (name,)
+    of_all = _QUEUES_OF_ALL.get(name)
+    names = (name,) if of_all is None else tuple(of_all(shards))
     try:
         for one in names:
             check_queue_name(one)

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from shared.crawl.messages import ALL_CRAWL_QUEUES, CRAWL_QUEUE
 from shared.errors import ConfigError, InvalidJob
 from shared.jobs import DEFAULT_QUEUE, FIRST_VERSION, check_queue_name
 from shared.jobtypes import JOB_TYPES
@@ -166,7 +167,7 @@ def _queue_of(jobtype: str, queue: str | None) -> str:
         kind = JOB_TYPES.get(jobtype)
         return kind.queues if kind is not None else DEFAULT_QUEUE
     try:
-        check_queue_name(queue)
+        check_queue_name(queue if queue != ALL_CRAWL_QUEUES else CRAWL_QUEUE)
     except InvalidJob as error:
         raise ConfigError(f"{jobtype}: {error}") from None
     return queue

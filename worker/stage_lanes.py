@@ -5,7 +5,7 @@ on a full queue behind it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from shared.errors import FaktoryError
@@ -81,6 +81,12 @@ class StageLanes(FetchEvents):
         self.lanes = [FetchLane(dialer, self) for _ in range(count)]
         return self.lanes
 
+    def set_queues(self, names: Sequence[str]) -> None:
+        """From now on jobs are asked for from these; none: no job is asked for."""
+        self.queues = list(names)
+        self._fetch_lines = QueueOrder.in_turns(names).fetch_lines() if names else iter(())
+        self._owner.fetches_changed()
+
     def view(self, now: float, unanswered_results: int) -> StageView:
         """As the scheduler sees it."""
         window = self.window
@@ -89,10 +95,13 @@ class StageLanes(FetchEvents):
             cap=window.slots,
             running=window.running,
             outstanding=window.outstanding,
-            wanted=window.outstanding + window.credits(now, unanswered_results),
+            wanted=window.outstanding + self._credits(now, unanswered_results),
             is_idle=window.is_idle and not self.backlog,
             pace=self.pace,
         )
+
+    def _credits(self, now: float, unanswered_results: int) -> int:
+        return self.window.credits(now, unanswered_results) if self.queues else 0
 
     def fetch(self, count: int, now: float) -> None:
         up = self.up

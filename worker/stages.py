@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from shared.crawl.messages import ALL_CRAWL_QUEUES
 from shared.errors import ConfigError
 from shared.jobtypes import PARSE_QUEUE
 
@@ -19,7 +20,10 @@ MOST_SLOTS = 100_000
 # The processes of a service that names no stages; its stage when it names its queues instead.
 DEFAULT_GROUP = "worker"
 # What the job types that come with us fill with their children.
-FED_QUEUES = {"fetch": PARSE_QUEUE}
+FED_QUEUES = {"fetch": PARSE_QUEUE, "crawl": PARSE_QUEUE}
+# The stage of a process that owns shards: its queues are those of the shards that it has.
+CRAWL_STAGE = "crawl"
+_NAMED_BY_QUEUE = {ALL_CRAWL_QUEUES: CRAWL_STAGE}
 
 
 @dataclass(slots=True, frozen=True)
@@ -112,6 +116,11 @@ def _choose(
 ) -> list[Stage]:
     """A stage is a registered job type, or has its queues in the settings file."""
     known = dict(queues_by_type)
+    known |= {
+        _NAMED_BY_QUEUE[queue]: queue
+        for queue in queues_by_type.values()
+        if queue in _NAMED_BY_QUEUE
+    }
     known |= {name: option.queues for name, option in options.items() if option.queues}
     for name in names:
         if name not in known:
@@ -125,7 +134,8 @@ def _choose(
 def _stages_of_queues(queues_by_type: Mapping[str, str]) -> list[Stage]:
     """One for each queue: job types that share a queue are one stage, named after the first."""
     stages: dict[str, Stage] = {}
-    for name, queue in sorted(queues_by_type.items()):
+    for jobtype, queue in sorted(queues_by_type.items()):
+        name = _NAMED_BY_QUEUE.get(queue, jobtype)
         stages.setdefault(queue, Stage(name, queue, feeds=FED_QUEUES.get(name, "")))
     return list(stages.values())
 

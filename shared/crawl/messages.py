@@ -3,7 +3,7 @@
 All of it goes to the queue of a shard, `crawl.07`, and is read by the owner of that shard.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -11,6 +11,7 @@ from shared.jobs import Job, check_queue_name
 from shared.urls import shard_number
 
 CRAWL_QUEUE = "crawl"
+ALL_CRAWL_QUEUES = f"{CRAWL_QUEUE}.*"
 PARSED = "parsed"
 LINKS = "links"
 RETRY = 25
@@ -49,15 +50,25 @@ class ParsedMessage(Message):
     error: str
 
 
-class LinksMessage(Message):
-    """A batch of links from another shard: (URL, depth, redirects) each."""
+class LinksBatch(NamedTuple):
+    """Links that pages of one shard have into another: (URL, depth, redirects) each."""
 
-    generation: int
     source: int
-    target: int
     sequence: int
     crawl: int
     links: list[tuple[str, int, int]]
+
+
+class LinksMessage(Message):
+    """Batches from other shards, of any of them."""
+
+    generation: int
+    target: int
+    batches: list[LinksBatch]
+
+    def to_list(self) -> list[Any]:
+        # Plain lists: a job's arguments are JSON, which knows no tuples with names.
+        return [self.generation, self.target, [list(batch) for batch in self.batches]]
 
 
 def crawl_queue(shard: int, shards: int) -> str:

@@ -9,13 +9,15 @@ MAX_PATTERN_LENGTH = 500
 MAX_PATTERNS = 1000
 MAX_NAMES = 10_000
 MAX_LABELS = 32
+# What every program that reads JSON, and every store, keeps exactly.
+MAX_COUNT = 2**53 - 1
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
 # A file is one of the operator's own directory, never a path.
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ScopeSpec(Part):
@@ -52,10 +54,16 @@ class ScopeSpec(Part):
 class LimitSpec(Part):
     """When a crawl ends although there is more. None is no limit."""
 
-    pages: int | None = Field(default=None, ge=1, description="pages fetched, redirects apart")
-    bytes: int | None = Field(default=None, ge=1, description="of bodies, decompressed")
+    pages: int | None = Field(
+        default=None, ge=1, le=MAX_COUNT, description="pages fetched, redirects apart"
+    )
+    bytes: int | None = Field(
+        default=None, ge=1, le=MAX_COUNT, description="of bodies, decompressed"
+    )
     duration_s: float | None = Field(default=None, gt=0, description="pauses included")
-    pages_per_host: int | None = Field(default=None, ge=1, description="URLs taken of one host")
+    pages_per_host: int | None = Field(
+        default=None, ge=1, le=MAX_COUNT, description="URLs taken of one host"
+    )
 
 
 class PolitenessSpec(Part):

@@ -6,7 +6,7 @@ section that is made without values has its defaults.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -238,6 +238,12 @@ class BatchSettings(Section):
     auto_enabled: bool = Field(default=True, description="false: every job is pushed by itself")
 
 
+def _dns_server(text: str) -> str:
+    host, _ = host_and_port(text)
+    ip_address(host)
+    return text
+
+
 class FetchSettings(Section):
     """What a fetch may take: seconds, bytes, redirects."""
 
@@ -250,11 +256,14 @@ class FetchSettings(Section):
         le=3600,
         description="seconds for DNS, connection and TLS of one request",
     )
-    read_timeout_s: float = Field(
-        default=10.0,
+    first_byte_timeout_s: float = Field(
+        default=15.0,
         gt=0,
         le=3600,
-        description="seconds of silence before the first byte, and between two reads",
+        description="seconds from the request to the end of the answer's head",
+    )
+    read_timeout_s: float = Field(
+        default=10.0, gt=0, le=3600, description="seconds of silence between two reads of a body"
     )
     max_bytes: int = Field(
         default=1024 * 1024,
@@ -270,6 +279,18 @@ class FetchSettings(Section):
         pattern=r"^[\x21-\x7e][\x20-\x7e]*$",
         description="what we say who we are; name a contact",
     )
+    dns_servers: tuple[str, ...] = Field(
+        default=(), description="such as 127.0.0.1:5353,[::1]:53; without them the system's"
+    )
+
+    @field_validator("dns_servers", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        """Text with commas from a variable, a list from YAML."""
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list):
+            return parts
+        return tuple(_dns_server(str(part).strip()) for part in parts if str(part).strip())
 
 
 class AllowSettings(Section):
@@ -299,6 +320,12 @@ class CrawlSettings(Section):
     )
     files: OptionalPath = Field(
         default=None, description="directory of seed and exclusion files that a crawl may name"
+    )
+    retry_s: float = Field(
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="seconds until a URL is tried again after a failure, four times as long then",
     )
     lease_s: float = Field(
         default=5.0,

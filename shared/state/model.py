@@ -22,6 +22,10 @@ class NoSuchCrawl(ManyhandsError):
     """There is no crawl with this number."""
 
 
+class CrawlEnds(ManyhandsError):
+    """The crawl has ended, or is about to: it takes nothing more."""
+
+
 class KeyConflict(ManyhandsError):
     """The idempotency key was used for a different request."""
 
@@ -95,6 +99,7 @@ class StoredDomain:
     name: str
     next_at: float
     origins: list[StoredOrigin] = field(default_factory=list)
+    delay_s: float = 0.0
 
 
 @dataclass(slots=True, frozen=True)

@@ -208,10 +208,11 @@ class ControlStore(Protocol):
         reason: str = "",
         ends_as: CrawlState | None = None,
     ) -> bool:
-        """False when it is in none of the expected states. Sets started_at with the first RUNNING
-        and ended_at with a final state."""
+        """False when it is in none of the expected states, or to be completed while seeds wait.
+        Sets started_at with the first RUNNING and ended_at with a final state."""
 
-    def add_seeds(self, crawl: int, by_shard: Mapping[int, Sequence[str]]) -> None: ...
+    def add_seeds(self, crawl: int, by_shard: Mapping[int, Sequence[str]]) -> None:
+        """Raises CrawlEnds. A crawl that has seeds does not complete before they are taken."""
 
     def all_seeds_added(self, crawl: int, seed_file_lines: int | None = None) -> None: ...
 
@@ -242,6 +243,10 @@ class ControlStore(Protocol):
         may fetch from now on without asking again."""
 
     def return_pages(self, crawl: int, member: str, unused: int) -> None: ...
+
+    def reset_pages(self, crawl: int, used: int) -> None:
+        """So many were fetched, and nobody has any left of what was given out: what members that
+        died had left can be given again."""
 
     def note(self, crawl: int, text: str, now: float) -> None:
         """Something that people should see of a crawl: a re-admission, a change of shards."""

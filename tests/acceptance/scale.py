@@ -20,9 +20,10 @@ SPLIT_JOBS = 100_000 if IS_PROOF else 5_000
 SPLIT_ROUND_TRIPS_MS = (0, 50) * 3 if IS_PROOF else (50,)
 
 LOAD_USERS = 60 if IS_PROOF else 20
-LOAD_SECONDS = 150 if IS_PROOF else 15
+# Far longer than the faults need: they must not come after the load.
+LOAD_SECONDS = 150 if IS_PROOF else 25
 LOAD_FAULTS = 10 if IS_PROOF else 2
-LOAD_JOBS_BETWEEN_FAULTS = 10_000 if IS_PROOF else 1_000
+LOAD_JOBS_BETWEEN_FAULTS = 10_000 if IS_PROOF else 500
 
 SERVICE_PROCESSES = 3 if IS_PROOF else 2
 # Seconds of work for all slots, so that they never run out while the test itself has to wait.
@@ -37,3 +38,8 @@ SERVICE_KILLED_PROCESSES = 6 if IS_PROOF else 3
 SERVICE_HANGS = 3 if IS_PROOF else 1
 SERVICE_LEAKS = 60 if IS_PROOF else 20
 SERVICE_IN_HAND = 10_000 if IS_PROOF else 2_000
+
+CRAWL_HOSTS = 2_000 if IS_PROOF else 40
+CRAWL_PAGES = 40_000 if IS_PROOF else 600
+CRAWL_KILLS = 12 if IS_PROOF else 2
+CRAWL_KILL_EVERY_S = 10.0 if IS_PROOF else 4.0

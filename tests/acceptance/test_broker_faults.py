@@ -40,7 +40,7 @@ BATCH = 50
 LEAD = 1500
 JOB_S = 0.02
 # A worker that died or a connection that broke gives its jobs to others within this.
-ELSEWHERE_WITHIN_S = 15.0
+ELSEWHERE_WITHIN_S = 30.0
 IN_HAND = 500
 # Longer than any test: such a job ends with its worker.
 FOREVER_S = 600
@@ -232,7 +232,7 @@ async def test_long_jobs_in_hand_outlive_a_kill_of_the_broker(
     # Whose a job is has been written down a second or two after it went out.
     await eventually(lambda: state.stored_reservations == LONG_JOBS)
     await push_many(client, new)
-    await eventually(lambda: len(tail.read()) > LONG_JOBS, 10)
+    await eventually(lambda: len(tail.read()) > LONG_JOBS)
 
     broker.kill()
     await asyncio.to_thread(broker.start)
@@ -390,8 +390,12 @@ async def test_a_job_that_kills_its_worker_each_time_counts_as_failed_in_the_end
 
     worker = start_worker(broker.url, WORKER_QUEUES=queue)
     await eventually(is_over, 90, "they are handed out for ever")
+
+    def kills() -> int:
+        return sum("worker-0 ended: SIGKILL" in event for event in worker.events())
+
     # All three kill the same child, or each its own.
-    assert sum("worker-0 ended: SIGKILL" in event for event in worker.events()) >= 3
+    await eventually(lambda: kills() >= 3)
     # The sets are read from the file, where they come with the next commit.
     await eventually(lambda: state.dead and state.retries)
     (dead,), (retried,) = state.dead, state.retries
@@ -420,7 +424,7 @@ async def test_jobs_in_hand_of_a_worker_that_is_stopped_are_done_or_back_in_thei
     }
     worker = start_worker(broker.url, **settings)
     await push_many(client, [*short, *long, *waiting])
-    await eventually(lambda: len(ledger.lines) >= 200, 20)
+    await eventually(lambda: len(ledger.lines) >= 200, 40)
 
     worker.terminate()
     assert await worker.ended(30) == 0

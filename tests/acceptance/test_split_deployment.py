@@ -307,6 +307,7 @@ def prometheus_reads(deployment: Deployment) -> bool:
         lambda: httpx.get(
             f"{deployment.api_url}/metrics",
             headers={"Authorization": f"Bearer {deployment.api_key}"},
+            timeout=20,
             trust_env=False,
         ),
     )
@@ -330,6 +331,7 @@ async def test_all_in_one_answers_the_curl_of_the_guide(
                 "http://localhost:3000/jobs/add",
                 content=b'{"a": 1, "b": 2}',
                 headers={"Content-Type": "application/x-www-form-urlencoded"},
+                timeout=20,
                 trust_env=False,
             ),
         )

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -63,7 +64,7 @@ LEAKS_PER_S = 5
 FOREVER_S = 600
 SHUTDOWN_TIMEOUT_S = 12
 # From the end of the last process to what the test sees of it.
-SEEN_WITHIN_S = 3.0
+SEEN_WITHIN_S = 8.0
 BULK = 1000
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400 if IS_PROOF else 150)]
@@ -108,8 +109,8 @@ async def all_are_ready(worker: WorkerUnderTest, processes: int) -> None:
     await eventually(are_ready, FILLED_WITHIN_S, "not all places are filled again")
 
 
-def what_happened(worker: WorkerUnderTest) -> list[str]:
-    return [event["what"] for event in read_status(worker)["events"]]
+def what_happened(status: dict[str, Any]) -> list[str]:
+    return [event["what"] for event in status["events"]]
 
 
 # Rolling
@@ -235,7 +236,8 @@ async def test_children_killed_every_second_are_replaced_and_no_job_is_lost(
     await all_are_ready(worker, SERVICE_KILLED_PROCESSES)
     await load.all_done(DONE_WITHIN_S)
 
-    runs, children = load.runs(), children_of(worker)
+    runs, status = load.runs(), read_status(worker)
+    children = status["children"]
     record_property("jobs", len(load.pushed))
     record_property("kills", len(killer.killed))
     record_property("lost", len(load.lost(runs)))
@@ -244,7 +246,7 @@ async def test_children_killed_every_second_are_replaced_and_no_job_is_lost(
     assert len(killer.killed) > SERVICE_KILLING_S // 4
     assert sum(child["restarts"] for child in children) == len(killer.killed)
     assert {child["last_exit"] for child in children if child["restarts"]} == {"SIGKILL"}
-    assert any("ended: SIGKILL; starting it again in" in what for what in what_happened(worker))
+    assert any("ended: SIGKILL; starting it again in" in what for what in what_happened(status))
     assert not load.lost(runs)
     assert not begun_again_without_a_kill(runs, killer.killed)
     assert not begun_again_after_their_ack(runs)
@@ -256,7 +258,7 @@ async def test_children_killed_every_second_are_replaced_and_no_job_is_lost(
 
 
 async def has_hung(load: ServiceLoad, times: int) -> None:
-    await eventually(lambda: len(load.hung) == times, 30, f"no child hung for the {times}. time")
+    await eventually(lambda: len(load.hung) >= times, 40, f"no child hung for the {times}. time")
 
 
 async def test_a_job_that_hangs_its_child_is_given_up_in_the_end_and_the_others_go_on(
@@ -287,7 +289,8 @@ async def test_a_job_that_hangs_its_child_is_given_up_in_the_end_and_the_others_
     await all_are_ready(worker, SERVICE_PROCESSES)
     await load.all_done(DONE_WITHIN_S)
 
-    runs, children, killed = load.runs(), children_of(worker), load.hung
+    runs, status, killed = load.runs(), read_status(worker), load.hung
+    children = status["children"]
     record_property("jobs", len(load.pushed))
     record_property("hangs", len(killed))
     record_property("lost", len(load.lost(runs)))
@@ -297,7 +300,7 @@ async def test_a_job_that_hangs_its_child_is_given_up_in_the_end_and_the_others_
     assert sum(child["hangs"] for child in children) == len(killed)
     assert sum(child["restarts"] for child in children) == len(killed)
     assert {child["last_exit"] for child in children if child["hangs"]} == {"SIGKILL"}
-    assert what_happened(worker).count("hangs: its event loop does not turn; killing it") == len(
+    assert what_happened(status).count("hangs: its event loop does not turn; killing it") == len(
         killed
     )
     assert not load.lost(runs)
@@ -327,9 +330,9 @@ async def test_children_that_leak_are_replaced_and_every_job_runs_once(
             await asyncio.sleep(1 / LEAKS_PER_S)
         await eventually(lambda: load.tail.notes["leaked"] == SERVICE_LEAKS, 30)
     await load.all_done(DONE_WITHIN_S)
-    await eventually(lambda: is_lean(worker), FILLED_WITHIN_S, "some are too large")
+    status = await eventually(lambda: lean_status(worker), FILLED_WITHIN_S, "some are too large")
 
-    runs, children, told = load.runs(), children_of(worker), what_happened(worker)
+    runs, children, told = load.runs(), status["children"], what_happened(status)
     leaked = Counter(entry.id for entry in load.tail.read() if entry.note == "leaked")
     replaced = sum(child["restarts"] for child in children)
     record_property("jobs", len(load.pushed) + len(leaking))
@@ -345,13 +348,15 @@ async def test_children_that_leak_are_replaced_and_every_job_runs_once(
     assert all(len(runs[id_].started) == 1 for id_ in load.pushed)
 
 
-def is_lean(worker: WorkerUnderTest) -> bool:
-    """All places are filled, by children that are within their limit."""
+def lean_status(worker: WorkerUnderTest) -> dict[str, Any]:
+    """At a moment when all places are filled, by children that are within their limit: whoever had
+    to be drained until then has been replaced, too."""
     status = read_status(worker)
-    return all(
+    is_lean = all(
         child["state"] == "ready" and 0 < child["rss_bytes"] <= status["memory_limit_bytes"]
         for child in status["children"]
     )
+    return status if is_lean else {}
 
 
 # The service is stopped

@@ -121,7 +121,7 @@ async def test_a_plain_connection_to_a_server_with_tls_gets_a_hint(server_with_t
 
 def test_who_does_not_even_speak_tls_is_let_go_of(server_with_tls: Server) -> None:
     with (
-        socket.create_connection(("127.0.0.1", server_with_tls.port), 8) as silent,
+        socket.create_connection(("127.0.0.1", server_with_tls.port), 20) as silent,
         contextlib.suppress(ConnectionResetError),
     ):
         assert silent.recv(1) == b""

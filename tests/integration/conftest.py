@@ -34,5 +34,5 @@ def api(server: AnyServer, api_of: Callable[[AnyServer], ApiServer]) -> ApiServe
 
 @pytest.fixture
 def http(api: ApiServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=api.url, trust_env=False, timeout=15) as client:
+    with httpx.Client(base_url=api.url, trust_env=False, timeout=20) as client:
         yield client

@@ -2,7 +2,9 @@
 
 import json
 import signal
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -12,7 +14,11 @@ from api.keys import new_key, parse_keys
 from api.openapi import ANSWERS
 from devservers import BrokerServer
 from devservers.api import ApiServer
+from shared.crawl.states import CrawlState
+from shared.settings import CrawlSettings
+from shared.state.directory import open_control
 from tests.support import doc_commands
+from tests.support.crawl_state import crawled
 from tests.support.doc_commands import ROOT, Command, shape
 from tests.support.waiting import eventually
 
@@ -21,12 +27,29 @@ SHOWN = "http://localhost:3000"
 
 
 @pytest.fixture(scope="module")
-def api(broker_process: BrokerServer) -> Iterator[ApiServer]:
-    with ApiServer(broker_process) as api:
-        httpx.post(f"{api.url}/jobs/add", json={"a": 1, "b": 2}, trust_env=False)
-        httpx.post(f"{api.url}/jobs/add?queue=slow&in=60", json={"a": 1, "b": 2}, trust_env=False)
+def api(
+    broker_process: BrokerServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApiServer]:
+    state = tmp_path_factory.mktemp("crawls")
+    with ApiServer(broker_process, settings={"CRAWL_STATE": str(state)}) as api:
+        with httpx.Client(base_url=api.url, trust_env=False, timeout=20) as http:
+            for path in ("/jobs/add", "/jobs/add?queue=slow&in=60"):
+                http.post(path, json={"a": 1, "b": 2}).raise_for_status()
+        _begin_crawls(api, state)
         yield api
         assert "Traceback" not in api.log_text
+
+
+def _begin_crawls(api: ApiServer, state: Path) -> None:
+    """The first one runs and has fetched a few pages, the second one waits for seeds."""
+    first = {"contact": "me@example.org", "seeds": ["https://example.org/"]}
+    second = {"contact": "me@example.org", "more_seeds": True}
+    for body in (first, second):
+        httpx.post(f"{api.url}/crawls", json=body, trust_env=False, timeout=20).raise_for_status()
+    with closing(open_control(state)) as control:
+        control.change_state(1, [CrawlState.STARTING], CrawlState.RUNNING, time.time() - 60)
+        control.note(1, "3 URLs were queued again", time.time())
+    crawled(state, CrawlSettings().shards, 1, "example.org", "/", "/404", "/fly", "/wait")
 
 
 @pytest.mark.parametrize(
@@ -51,9 +74,9 @@ async def test_the_service_starts_as_the_page_says(
         env={"API_BIND": "127.0.0.1:0"},
     )
     try:
-        await eventually(lambda: '"event": "ready"' in log.read_text(), 15, "it did not start")
+        await eventually(lambda: '"event": "ready"' in log.read_text(), 40, "it did not start")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(20) == 0
     finally:
         process.kill()
         process.wait()
@@ -75,6 +98,16 @@ def test_the_page_has_an_example_of_every_route() -> None:
         "/sets/{name}/{action}": "/sets/scheduled/requeue",
         # Made by a worker, not by hand.
         "/jobs/parse": "",
+        "/crawls/{crawl}": "/crawls/1",
+        "/crawls/{crawl}/urls": "/crawls/1/urls?",
+        "/crawls/{crawl}/errors": "/crawls/1/errors",
+        "/crawls/{crawl}/seeds": "/crawls/2/seeds",
+        "/crawls/{crawl}/pause": "/crawls/1/pause",
+        "/crawls/{crawl}/resume": "/crawls/1/resume",
+        "/crawls/{crawl}/cancel": "/crawls/1/cancel",
+        "/crawls/{crawl}/domains/{domain}": "/crawls/1/domains/example.org",
+        "/crawls/{crawl}/domains/{domain}/queued": "/crawls/1/domains/example.org/queued",
+        "/domains/{domain}": "/domains/example.org",
     }
     for path, _ in ANSWERS:
         assert (

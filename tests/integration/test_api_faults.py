@@ -8,6 +8,8 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -26,6 +28,10 @@ NDJSON = "Content-Type: application/x-ndjson"
 CHUNKED = "Transfer-Encoding: chunked"
 MEBIBYTE = 1024 * 1024
 JOB = b'{"a": 1, "b": 2}'
+# Of a job on its way to the broker; other commands are shorter.
+SHORTEST_JOB_BYTES = 100
+# In /proc/net/tcp.
+ESTABLISHED = "01"
 
 
 def line(queue: str = "default", **args: int) -> bytes:
@@ -61,7 +67,7 @@ async def test_a_broker_that_comes_after_the_service_is_found(queue: str) -> Non
     with BrokerServer() as broker:
         broker.kill()
         with ApiServer(broker) as api:
-            async with httpx.AsyncClient(base_url=api.url, trust_env=False) as http:
+            async with httpx.AsyncClient(base_url=api.url, trust_env=False, timeout=20) as http:
                 assert (await http.get("/healthz")).status_code == 200
                 for response in (
                     await http.get("/readyz"),
@@ -78,7 +84,7 @@ async def test_a_broker_that_comes_after_the_service_is_found(queue: str) -> Non
                     assert "outcome" not in response.json()
                 assert "faktory_up 0.0" in (await http.get("/metrics")).text
                 broker.start()
-                await eventually(lambda: "ready" in text_at(f"{api.url}/readyz"), 15)
+                await eventually(lambda: "ready" in text_at(f"{api.url}/readyz"))
                 response = await http.post(f"/jobs/add?queue={queue}", content=JOB)
                 assert response.status_code == 202
                 assert len(BrokerState(broker).queue(queue)) == 1
@@ -91,16 +97,20 @@ async def test_a_broker_killed_between_a_request_and_its_answer_leaves_the_outco
 ) -> None:
     with kind() as broker, ApiServer(broker) as api:
         broker.signal(signal.SIGSTOP)
-        async with httpx.AsyncClient(base_url=api.url, trust_env=False, timeout=15) as http:
-            single = asyncio.ensure_future(http.post("/jobs/add", content=JOB))
-            many = asyncio.ensure_future(http.post("/jobs", json=[json.loads(line())] * 3))
-            stream = asyncio.ensure_future(
-                http.post(
-                    "/jobs", content=line() * 3, headers={"Content-Type": "application/jsonl"}
-                )
-            )
-            metric = "api_jobs_held 1.0"
-            await eventually(lambda: metric in text_at(api.url + "/metrics"), 10)
+        async with httpx.AsyncClient(base_url=api.url, trust_env=False, timeout=20) as http:
+
+            async def begin(**content: Any) -> asyncio.Task[httpx.Response]:
+                """Post it, and see that the broker has been sent its jobs."""
+                before = unread_bytes(broker.port)
+                answering = asyncio.create_task(http.post(**content))
+                await eventually(lambda: unread_bytes(broker.port) > before + SHORTEST_JOB_BYTES)
+                return answering
+
+            single = await begin(url="/jobs/add", content=JOB)
+            many = await begin(url="/jobs", json=[json.loads(line())] * 3)
+            jsonl = {"Content-Type": "application/jsonl"}
+            stream = await begin(url="/jobs", content=line() * 3, headers=jsonl)
+            assert "api_jobs_held 1.0" in text_at(api.url + "/metrics")
             broker.kill()
             for answering in (single, many, stream):
                 response = await answering
@@ -113,12 +123,22 @@ async def test_a_broker_killed_between_a_request_and_its_answer_leaves_the_outco
             assert (await stream).json()["unknown_lines"] == [[1, 3]]
             assert (await stream).json()["next_line"] == 4
             broker.start()
-            await eventually(lambda: "ready" in text_at(f"{api.url}/readyz"), 15)
+            await eventually(lambda: "ready" in text_at(f"{api.url}/readyz"))
             assert (await http.post("/jobs/add", content=JOB)).status_code == 202
 
 
 def text_at(url: str) -> str:
-    return httpx.get(url, trust_env=False, timeout=10).text
+    return httpx.get(url, trust_env=False, timeout=20).text
+
+
+def unread_bytes(port: int) -> int:
+    """What a server on 127.0.0.1 has been sent and has not read, on all its connections."""
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(
+        int(queues.partition(":")[2], 16)
+        for _, local, _, state, queues, *_ in rows
+        if local.endswith(f":{port:04X}") and state == ESTABLISHED
+    )
 
 
 async def test_a_connection_that_breaks_after_a_pushb_is_an_unknown_outcome() -> None:
@@ -127,7 +147,7 @@ async def test_a_connection_that_breaks_after_a_pushb_is_an_unknown_outcome() ->
         api = ApiServer(None, settings={"FAKTORY_URL": f"tcp://127.0.0.1:{broker.port}"})
         await asyncio.to_thread(api.start)
         try:
-            async with httpx.AsyncClient(base_url=api.url, trust_env=False, timeout=15) as http:
+            async with httpx.AsyncClient(base_url=api.url, trust_env=False, timeout=20) as http:
                 response = await http.post("/jobs/add", content=JOB)
                 assert (response.status_code, response.json()["outcome"]) == (503, "unknown")
         finally:
@@ -197,7 +217,7 @@ async def test_sigterm_ends_an_endless_stream_and_says_where_to_go_on(
         started = threading.Event()
         sender = threading.Thread(target=stream_until_answered, args=(http, queue, started))
         sender.start()
-        await eventually(lambda: len(state.queue(queue)) > 2000, 15)
+        await eventually(lambda: len(state.queue(queue)) > 2000)
         api.signal(signal.SIGTERM)
         answer = await asyncio.to_thread(http.answer)
         assert await asyncio.to_thread(api.wait_ended) == 0
@@ -215,7 +235,7 @@ async def test_sigterm_ends_a_stream_that_says_nothing(
     with ApiServer(server) as api, HttpSocket(api.port) as http:
         http.request("POST", "/jobs", NDJSON, CHUNKED)
         http.chunk(line(queue) * 3 + b'{"jobtype": "a')
-        await eventually(lambda: len(state.queue(queue)) == 3, 15)
+        await eventually(lambda: len(state.queue(queue)) == 3)
         api.signal(signal.SIGTERM)
         answer = await asyncio.to_thread(http.answer)
         assert (answer.status, answer.json()["next_line"]) == (503, 4)
@@ -235,9 +255,9 @@ async def test_a_service_that_ends_is_not_ready_and_takes_no_more(
                 held.request("POST", f"/jobs/add?queue={queue}", f"Content-Length: {len(JOB)}")
                 late.request("POST", "/jobs/add", f"Content-Length: {len(JOB)}")
                 held.send(JOB)
-                await eventually(lambda: "api_jobs_held 1.0" in text_at(api.url + "/metrics"), 10)
+                await eventually(lambda: "api_jobs_held 1.0" in text_at(api.url + "/metrics"))
                 api.signal(signal.SIGTERM)
-                await eventually(lambda: not is_listening(api.port), 10)
+                await eventually(lambda: not is_listening(api.port))
                 late.send(JOB)
                 server.signal(signal.SIGCONT)
                 assert held.answer().status == 202
@@ -282,7 +302,7 @@ async def test_of_a_stream_that_breaks_off_no_half_line_is_taken(
     with HttpSocket(port) as http:
         http.request("POST", "/jobs", NDJSON, CHUNKED)
         http.chunk(line(queue) + line(queue)[:-1])
-        await eventually(lambda: len(broker_state.queue(queue)) == 1, 10)
+        await eventually(lambda: len(broker_state.queue(queue)) == 1)
     with HttpSocket(port) as http:
         http.request("GET", "/readyz")
         assert http.answer().status == 200
@@ -296,7 +316,7 @@ async def test_a_client_that_does_not_wait_for_its_answer_does_not_hurt_others(
         with HttpSocket(port) as http:
             path = f"/jobs/add?queue={queue}"
             http.request("POST", path, f"Content-Length: {len(JOB)}", body=JOB)
-    await eventually(lambda: len(broker_state.queue(queue)) > 0, 10)
+    await eventually(lambda: len(broker_state.queue(queue)) > 0)
 
 
 def test_slow_clients_do_not_hold_up_others(port: int) -> None:

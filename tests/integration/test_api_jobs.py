@@ -58,7 +58,7 @@ def test_the_guides_own_curl_queues_a_job_with_exactly_these_fields(
         ],
         capture_output=True,
         encoding="utf-8",
-        timeout=20,
+        timeout=50,
         check=True,
     )
     body, status = done.stdout.rsplit("\n", 1)
@@ -163,6 +163,7 @@ def test_a_type_without_a_model_is_taken_where_that_is_allowed(
         f"{permissive[server.url].url}/jobs/resize?queue={queue}",
         json={"width": 7, "text": "a\x00b\n\u2028"},
         trust_env=False,
+        timeout=20,
     )
     assert taken.status_code == 202
     (job,) = state.queue(queue)

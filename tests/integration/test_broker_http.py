@@ -26,7 +26,7 @@ def raw(broker_process: BrokerServer) -> Iterator[RawClient]:
 
 @pytest.fixture
 def web(broker_process: BrokerServer) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=broker_process.web_url, trust_env=False, timeout=10) as web:
+    with httpx.Client(base_url=broker_process.web_url, trust_env=False, timeout=20) as web:
         yield web
 
 
@@ -157,7 +157,7 @@ PAGES = ["/stats", "/metrics", "/sets/dead"]
 def locked_web() -> Iterator[httpx.Client]:
     with (
         BrokerServer(password=PASSWORD) as server,
-        httpx.Client(base_url=server.web_url, trust_env=False, timeout=10) as web,
+        httpx.Client(base_url=server.web_url, trust_env=False, timeout=20) as web,
     ):
         yield web
 

@@ -163,7 +163,7 @@ async def keep_pushing(url: str, queue: str, answered: set[str]) -> None:
         while True:
             jobs = [Job(jobtype="any", args=[], queue=queue) for _ in range(20)]
             try:
-                assert await client.push_bulk(jobs, timeout_s=2) == {}
+                assert await client.push_bulk(jobs, timeout_s=5) == {}
             except FaktoryError:
                 return
             answered |= {job.jid for job in jobs}

@@ -29,7 +29,7 @@ class Client:
     def __init__(self, url: str, *, ca_file: Path | None = None, password: str | None = None):
         parts = urlsplit(url)
         assert parts.hostname is not None
-        self.socket: socket.socket = socket.create_connection((parts.hostname, parts.port), 5)
+        self.socket: socket.socket = socket.create_connection((parts.hostname, parts.port), 20)
         if parts.scheme == "tcp+tls":
             context = ssl.create_default_context(cafile=ca_file)
             try:
@@ -66,6 +66,19 @@ class Client:
         assert isinstance(job["jid"], str)
         return job["jid"]
 
+    def took(self, under_s: float = 0.0) -> float:
+        """Seconds from a command to its answer, of the quickest of some: the machine may be busy,
+        but it is not for each of them. The first that takes less than `under_s` will do."""
+        quickest_s = float("inf")
+        for _ in range(5 if not under_s else 200):
+            started = time.perf_counter()
+            self.call("INFO")
+            self.read()
+            quickest_s = min(quickest_s, time.perf_counter() - started)
+            if quickest_s < under_s:
+                break
+        return quickest_s
+
     def close(self) -> None:
         self.lines.close()
         self.socket.close()
@@ -87,7 +100,7 @@ def test_plain_server_takes_a_job_and_shows_its_web_page(faktory: FaktoryServer)
         client.push("plain-job-1")
         assert client.fetch() == "plain-job-1"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(faktory.web_url, timeout=5) as page:
+    with opener.open(faktory.web_url, timeout=20) as page:
         assert page.status == 200
 
 
@@ -192,23 +205,15 @@ def test_no_server_outlives_a_killed_python():
         assert group_alive(int(pid))
         os.kill(python.pid, signal.SIGKILL)
     assert wait_until(lambda: not group_alive(int(pid)), 10)
-    assert wait_until(lambda: not Path(directory).exists(), 5)
+    assert wait_until(lambda: not Path(directory).exists(), 10)
 
 
 def test_relay_adds_its_round_trip(faktory: FaktoryServer):
     with Relay(faktory.port, rtt_ms=60) as relay, connect(relay.url_for(faktory)) as client:
-        times = []
-        for _ in range(5):
-            started = time.perf_counter()
-            client.call("INFO")
-            client.read()
-            times.append(time.perf_counter() - started)
-    assert min(times) >= 0.060
-    # The best of five: the machine may be busy, the relay must not be slow each time.
-    assert min(times) < 0.080
+        assert 0.060 <= client.took(under_s=0.080) < 0.080
 
 
-@pytest.mark.parametrize("rtt_ms", [0, 20])
+@pytest.mark.parametrize("rtt_ms", [0, 100])
 def test_relay_keeps_the_order_of_pipelined_commands(faktory: FaktoryServer, rtt_ms: float):
     with Relay(faktory.port, rtt_ms=rtt_ms) as relay, connect(relay.url_for(faktory)) as client:
         started = time.perf_counter()
@@ -218,8 +223,8 @@ def test_relay_keeps_the_order_of_pipelined_commands(faktory: FaktoryServer, rtt
             size = int(client.read().removeprefix("$"))
             assert len(client.read()) == size
             assert client.read() == f"-ERR unknown command NO{number}"
-        # Together, not one after the other: 200 round trips would be 4 s.
-        assert time.perf_counter() - started < 2
+        # Together, not one after the other: 200 round trips would be 20 s.
+        assert time.perf_counter() - started < 15
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -230,17 +235,17 @@ def read_all(connection: socket.socket) -> bytes:
 @pytest.fixture
 def peer() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(5)
+        listener.settimeout(20)
         yield listener
 
 
 def test_relay_passes_on_half_closes_after_the_delay(peer: socket.socket):
     with (
         Relay(peer.getsockname()[1], rtt_ms=80) as relay,
-        socket.create_connection(("127.0.0.1", relay.port), 5) as near,
+        socket.create_connection(("127.0.0.1", relay.port), 20) as near,
         peer.accept()[0] as far,
     ):
-        far.settimeout(5)
+        far.settimeout(20)
         started = time.perf_counter()
         near.sendall(b"last words")
         near.shutdown(socket.SHUT_WR)
@@ -290,14 +295,10 @@ def test_toxiproxy_cuts_refuses_and_delays(faktory: FaktoryServer):
 
         proxy.add_toxic("latency", latency=100)
         with connect(url) as client:
-            started = time.perf_counter()
-            client.call("INFO")
-            assert time.perf_counter() - started >= 0.1
+            assert client.took() >= 0.1
         proxy.remove_toxics()
         with connect(url) as client:
-            started = time.perf_counter()
-            client.call("INFO")
-            assert time.perf_counter() - started < 0.1
+            assert client.took(under_s=0.1) < 0.1
 
         with pytest.raises(RuntimeError, match="invalid toxic type"):
             proxy.add_toxic("no_such_toxic")

@@ -21,7 +21,7 @@ def produce(server: AnyServer, *files: Path) -> None:
         cwd=ROOT,
         env=os.environ | {"FAKTORY_URL": server.url},
         check=True,
-        timeout=20,
+        timeout=50,
     )
 
 
@@ -45,7 +45,7 @@ async def test_files_that_any_program_queues_are_counted(
     )
 
     # Each file, and three parts of it.
-    await eventually(lambda: state.processed == 5 * 4 and state.is_empty, 20)
+    await eventually(lambda: state.processed == 5 * 4 and state.is_empty, 30)
     found: list[dict[str, Any]] = [orjson.loads(line) for line in records.read_bytes().splitlines()]
     assert sum(record["words"] for record in found) == 5 * 2_500 * 5
     assert len({record["id"] for record in found}) == len(found) == 15

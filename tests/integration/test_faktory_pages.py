@@ -24,7 +24,7 @@ def locked():
 
 @pytest.fixture(scope="module")
 def web(locked):
-    with httpx.Client(base_url=locked.web_url, trust_env=False) as client:
+    with httpx.Client(base_url=locked.web_url, trust_env=False, timeout=20) as client:
         yield client
 
 

@@ -87,7 +87,7 @@ def one_address_for_each_shard() -> list[str]:
 
 
 async def settled(state: AnyState, processed: int) -> None:
-    await eventually(lambda: state.processed == processed and state.is_empty, 15)
+    await eventually(lambda: state.processed == processed and state.is_empty)
 
 
 @ON_BOTH_SERVERS
@@ -111,6 +111,7 @@ async def test_a_url_becomes_a_record(
         "status": 200,
         "content_type": "text/html",
         "title": "Grüße",
+        "language": None,
         "links": [site.url + "/b", site.url + "/dir/c"],
         "is_truncated": False,
     }

@@ -87,11 +87,11 @@ async def test_a_service_starts_and_stops(
     try:
         await eventually(
             lambda: re.search(r'"event": "(\S+ is )?ready"', log.read_text()),
-            15,
+            40,
             "it did not start",
         )
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0, log.read_text()
+        assert process.wait(20) == 0, log.read_text()
     finally:
         process.kill()
         process.wait()
@@ -111,5 +111,6 @@ def test_the_first_post_of_the_guide_is_accepted(api: ApiServer) -> None:
         content=b'{"a": 1, "b": 1}',
         headers={"Content-Type": "application/x-www-form-urlencoded"},
         trust_env=False,
+        timeout=20,
     )
     assert (answer.status_code, set(answer.json())) == (202, {"jid", "queue"})

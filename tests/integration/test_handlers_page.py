@@ -22,7 +22,7 @@ def test_the_tests_of_the_page_pass_in_a_directory_of_their_own(tmp_path: Path) 
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=25,
+        timeout=80,
     )
 
     assert done.returncode == 0, done.stdout + done.stderr

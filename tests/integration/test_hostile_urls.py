@@ -23,19 +23,20 @@ from shared.settings import FetchSettings
 from tests.support.local_site import LocalSite, answer, redirect
 from tests.support.stub_resolver import StubResolver
 from worker.net.addresses import AddressRule
-from worker.net.aiohttp_fetcher import AiohttpFetcher
 from worker.net.fetcher import (
     FetchError,
     ForbiddenAddress,
     PermanentFetchError,
     TemporaryFetchError,
 )
+from worker.net.following import FollowingFetcher
+from worker.net.http1_fetcher import Http1Fetcher
 from worker.net.resolver import CheckedResolver
 
 INSIDE = "127.0.0.1"
 # Another address of this machine, which these tests allow, so that it can play the public web.
 OUTSIDE = "127.0.0.2"
-SETTINGS = FetchSettings(timeout_s=5, connect_timeout_s=2, read_timeout_s=2)
+SETTINGS = FetchSettings(timeout_s=20, connect_timeout_s=20, read_timeout_s=20)
 
 # PORT becomes that of the listener. These mean loopback, to us or to somebody.
 LOOPBACK = [
@@ -233,12 +234,12 @@ async def fetch(
 
 
 @asynccontextmanager
-async def fetcher_of(resolver: StubResolver, rule: AddressRule) -> AsyncIterator[AiohttpFetcher]:
-    fetcher = AiohttpFetcher(SETTINGS, rule, lambda: resolver)
+async def fetcher_of(resolver: StubResolver, rule: AddressRule) -> AsyncIterator[FollowingFetcher]:
+    hops = Http1Fetcher(SETTINGS, rule, lambda: resolver)
     try:
-        yield fetcher
+        yield FollowingFetcher(hops, SETTINGS)
     finally:
-        await fetcher.close()
+        await hops.close()
 
 
 @pytest.mark.parametrize("url", HOSTILE)
@@ -394,10 +395,10 @@ async def test_a_name_with_only_forbidden_addresses_is_refused_without_telling_t
 async def test_the_socket_itself_refuses_what_slips_through_everything_else(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unchecked(self: CheckedResolver, host: str, port: int = 0, family: Any = 0) -> Any:
-        return await self._inner.resolve(host, port, family)
+    async def unchecked(self: CheckedResolver, host: str) -> Any:
+        return await self._inner.addresses(host)
 
-    monkeypatch.setattr(CheckedResolver, "resolve", unchecked)
+    monkeypatch.setattr(CheckedResolver, "addresses", unchecked)
     for addresses in ([INSIDE], [INSIDE, "10.0.0.1"]):
         with pytest.raises(ForbiddenAddress, match="not permitted"):
             await fetch(

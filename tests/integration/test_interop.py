@@ -51,7 +51,7 @@ def push_by_peer(program: Path, server: AnyServer, queue: str) -> None:
         [program, "push", "--queue", queue, "--jobtype", "add", "--count", str(COUNT)],
         env=os.environ | {"FAKTORY_URL": server.url},
         check=True,
-        timeout=20,
+        timeout=50,
     )
 
 
@@ -90,7 +90,7 @@ async def assert_ours_consumes(
 
     start_worker(server.url, WORKER_QUEUES=queue)
 
-    await eventually(lambda: state.processed == COUNT and state.is_empty, 20)
+    await eventually(lambda: state.processed == COUNT and state.is_empty, 30)
     assert sorted(ledger.notes, key=int) == [str(n) for n in range(COUNT)]
     assert {entry.jid for entry in ledger.entries} == jids
     # Not ours, so known by their jid.
@@ -260,7 +260,7 @@ async def test_our_worker_and_a_go_worker_share_one_queue(
     with running(consume(go_peer, queue, theirs), server, tmp_path / "go.log"):
         jobs = [Job(jobtype="add", args=[n], queue=queue) for n in range(500)]
         await client.push_bulk(jobs)
-        await eventually(lambda: state.processed == 500 and state.is_empty, 20)
+        await eventually(lambda: state.processed == 500 and state.is_empty, 60)
 
     ran = [entry.jid for entry in ledger.entries] + theirs.lines
     assert sorted(ran) == sorted(job.jid for job in jobs)

@@ -77,7 +77,7 @@ async def test_as_many_requests_as_asked_for_are_sent_and_their_answers_counted(
 
 async def test_a_run_by_time_ends_with_every_request_answered(poster):
     async with serving(whole(ACCEPTED)) as (port, seen):
-        order = Post("/", BODY, JSON, connections=4, seconds=0.2)
+        order = Post("/", BODY, JSON, connections=4, seconds=1)
         posted = await asyncio.to_thread(post, poster, port, order)
     assert posted.statuses == {"202": len(seen)}
     assert len(seen) >= 4

@@ -12,7 +12,7 @@ import yaml
 from devservers import BrokerServer
 from devservers.api import ApiServer
 from devservers.http_server import ROOT
-from devservers.processes import Child
+from devservers.processes import Child, wait_until
 from shared.settings.names import VARIABLE_PREFIXES
 
 PASSWORD = "hunter2"
@@ -33,7 +33,7 @@ def worker(directory: Path, *arguments: str, **variables: str) -> subprocess.Com
         stdin=subprocess.DEVNULL,
         capture_output=True,
         encoding="utf-8",
-        timeout=20,
+        timeout=50,
     )
 
 
@@ -97,6 +97,8 @@ class ApiByOptions(ApiServer):
 def test_options_reach_every_process_of_the_api(broker_process: BrokerServer) -> None:
     options = ("--api-processes", "2", "--api-allow-unknown-types", "true")
     with ApiByOptions(broker_process, *options) as api:
+        # The first that listens is enough to be up.
+        assert wait_until(lambda: api.log_text.count('"event": "ready"') == 2, 20), api.log_text
         statuses = set()
         for _ in range(40):
             # A connection each, so that both get some.
@@ -104,7 +106,6 @@ def test_options_reach_every_process_of_the_api(broker_process: BrokerServer) ->
                 statuses.add(http.post("/jobs/unheard-of", json={}).status_code)
         assert statuses == {202}
         assert "Traceback" not in api.log_text
-        assert api.log_text.count('"event": "ready"') == 2
 
 
 def test_a_broker_has_its_password_from_a_file(tmp_path: Path) -> None:
@@ -123,6 +124,10 @@ def test_a_broker_has_its_password_from_a_file(tmp_path: Path) -> None:
             return Child(command, log=self.data_dir / "broker.log", env=env)
 
     with BrokerWithFile(password=PASSWORD) as server:
-        good = httpx.get(f"{server.web_url}/stats", auth=("", PASSWORD), trust_env=False)
-        bad = httpx.get(f"{server.web_url}/stats", auth=("", "another"), trust_env=False)
+        good = httpx.get(
+            f"{server.web_url}/stats", auth=("", PASSWORD), trust_env=False, timeout=20
+        )
+        bad = httpx.get(
+            f"{server.web_url}/stats", auth=("", "another"), trust_env=False, timeout=20
+        )
         assert (good.status_code, bad.status_code) == (200, 401)

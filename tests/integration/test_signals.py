@@ -18,7 +18,9 @@ from tests.support.worker_process import WorkerUnderTest
 # A FETCH that the server has begun to serve can bring a job for this long after it was sent.
 FETCHES_END_S = 3.0
 # Heartbeats go out every 15 s, and bring what the web page asks for.
-NEXT_BEAT_S = 20.0
+NEXT_BEAT_S = 30.0
+
+pytestmark = pytest.mark.timeout(90)
 
 
 @pytest.fixture
@@ -97,7 +99,7 @@ async def test_sigterm_under_load_loses_no_job_and_runs_none_twice(
 
 
 @pytest.mark.parametrize("jobtype", ["sleepy", "sync_sleepy"])
-@pytest.mark.parametrize("timeout_s", [4, 10])
+@pytest.mark.parametrize("timeout_s", [5, 10])
 async def test_a_job_that_does_not_finish_in_time_is_put_back(
     faktory: FaktoryServer,
     client: FaktoryClient,
@@ -128,7 +130,7 @@ async def test_a_job_that_does_not_finish_in_time_is_put_back(
     assert "failure" not in job
 
 
-@pytest.mark.parametrize("pause_s", [0.2, FETCHES_END_S])
+@pytest.mark.parametrize("pause_s", [0, FETCHES_END_S])
 async def test_a_second_sigterm_puts_the_running_job_back_at_once(
     faktory: FaktoryServer,
     client: FaktoryClient,
@@ -145,12 +147,14 @@ async def test_a_second_sigterm_puts_the_running_job_back_at_once(
     await client.push(pushed)
     await eventually(lambda: ledger.notes == ["started"])
     worker.terminate()
+    # Of the supervisor and its child; two signals that nobody has looked at yet would be one.
+    await eventually(lambda: worker.events().count("stopping") == 2)
     await asyncio.sleep(pause_s)
     assert worker.exit_code is None
 
     worker.terminate()
 
-    assert await worker.ended(within_s=10) == 0
+    assert await worker.ended() == 0
     # What an abandoned FETCH would take, it takes within its two seconds.
     await asyncio.sleep(FETCHES_END_S)
     assert state.working == []
@@ -170,6 +174,7 @@ async def test_sigtstp_takes_no_more_jobs_finishes_those_in_hand_and_stays_regis
     await eventually(lambda: ledger.notes == ["started"])
 
     worker.signal(signal.SIGTSTP)
+    await worker.logs("quiet: taking no more jobs")
     await asyncio.sleep(FETCHES_END_S)
     await client.push(ledger_job(queue))
 
@@ -188,7 +193,6 @@ async def test_sigtstp_takes_no_more_jobs_finishes_those_in_hand_and_stays_regis
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 async def test_quiet_for_one_of_its_ids_quiets_the_whole_worker(
     worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
@@ -210,7 +214,6 @@ async def test_quiet_for_one_of_its_ids_quiets_the_whole_worker(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(60)
 async def test_stop_for_one_of_its_ids_stops_the_whole_worker(
     worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
@@ -236,14 +239,14 @@ async def test_a_handler_that_blocks_the_loop_does_not_make_the_server_forget_th
     await eventually(lambda: ledger.notes == ["started"])
     await client.push_bulk([ledger_job(queue, n) for n in range(10)])
 
-    # The server forgets after 60 s and looks every 15 s.
-    for _ in range(8):
-        await asyncio.sleep(10)
+    # The server forgets after 60 s and looks every 15 s; what the test does between takes time too.
+    for _ in range(7):
+        await asyncio.sleep(11)
         assert ledger.notes == ["started"]
         assert {registered.wid for registered in state.workers(worker.pid)} == before
 
     await eventually(lambda: "ended" in ledger.notes, 20)
-    await eventually(lambda: state.processed == 11 and state.is_empty, 15)
+    await eventually(lambda: state.processed == 11 and state.is_empty)
     assert sorted(ledger.notes[2:]) == [str(n) for n in range(10)]
 
 

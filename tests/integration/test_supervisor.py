@@ -53,6 +53,10 @@ def happened(worker: WorkerUnderTest, process_id: str, text: str) -> bool:
     return any(text in what for what in what_happened(worker, process_id))
 
 
+def outstanding_fetches(worker: WorkerUnderTest) -> int:
+    return sum(turn["outstanding"] for child in children_of(worker) for turn in child["turns"])
+
+
 def sleepy_jobs(queue: str, count: int, seconds: float) -> list[Job]:
     return [Job(jobtype="sleepy", args=[seconds], queue=queue) for _ in range(count)]
 
@@ -229,7 +233,8 @@ async def test_a_crash_loop_is_told_once_and_the_others_go_on(
     await worker.logs("worker-0 ended 5 times within 60 s", UP_WITHIN_S)
     child = child_of(worker, "worker-0")
     assert child["is_crash_looping"] and child["state"] == "waiting to restart"
-    assert child["restart_in_s"] > 2
+    assert 0 < child["restart_in_s"] <= 5
+    assert worker.has_logged("worker-0 ended: SIGKILL; starting it again in 5 s")
     assert child_of(worker, "worker-1")["state"] == "ready"
     assert is_ready(worker)
     jobs = sleepy_jobs(queue, 20, 0.05)
@@ -265,16 +270,14 @@ async def test_the_fetches_of_a_killed_child_take_few_jobs_to_nobody(
         WORKER_IDLE_FETCHES="64",
     )
 
-    def outstanding() -> int:
-        return sum(turn["outstanding"] for turn in child_of(worker, "worker-0")["turns"])
-
-    await eventually(lambda: outstanding() == 64)
-    lanes = len(state.workers(pid_of(worker, "worker-0")))
+    await eventually(lambda: outstanding_fetches(worker) == 64)
+    killed = pid_of(worker, "worker-0")
+    lanes = len(state.workers(killed))
     assert 1 < lanes < 8
 
-    os.kill(pid_of(worker, "worker-0"), signal.SIGKILL)
+    os.kill(killed, signal.SIGKILL)
     await worker.logs("worker-0 ended: SIGKILL")
-    await asyncio.sleep(0.2)
+    await eventually(lambda: all(gone.is_quiet for gone in state.workers(killed)))
     jobs = [Job(jobtype="ledger", args=[n], queue=queue) for n in range(100)]
     await client.push_bulk(jobs)
 
@@ -297,7 +300,7 @@ async def test_a_child_that_hangs_is_replaced_and_its_job_runs_again(
     await client.push(Job(jobtype="blocks", args=[3600], queue=queue))
     await eventually(lambda: ledger.notes == ["started"])
 
-    await worker.logs("hangs: its event loop does not turn; killing it", 15)
+    await worker.logs("hangs: its event loop does not turn; killing it")
 
     # Whoever gets the job next hangs as well.
     await eventually(lambda: ledger.notes == ["started", "started"], UP_WITHIN_S)
@@ -312,9 +315,9 @@ async def test_a_child_that_computes_is_told_from_one_that_hangs(
     ledger: Ledger,
     queue: str,
 ) -> None:
-    worker = await start_service(start_worker, server, queue, 1, WORKER_HANG_TIMEOUT="2")
+    worker = await start_service(start_worker, server, queue, 1, WORKER_HANG_TIMEOUT="4")
     pid = pid_of(worker, "worker-0")
-    await client.push(Job(jobtype="computes", args=[6], queue=queue))
+    await client.push(Job(jobtype="computes", args=[9], queue=queue))
     await eventually(lambda: ledger.notes == ["started"])
 
     await eventually(lambda: child_of(worker, "worker-0")["state"] == "busy")
@@ -440,7 +443,7 @@ async def test_a_roll_to_code_that_does_not_start_leaves_the_children_as_they_ar
 
     deployed.write_text("import a_module_that_is_missing\n")
     worker.signal(signal.SIGHUP)
-    await worker.logs("the new worker-0 does not come up: the others stay as they are", 15)
+    await worker.logs("the new worker-0 does not come up: the others stay as they are")
 
     assert {child["pid"] for child in children_of(worker)} == before
     assert read_status(worker)["roll"]["state"] == "failed"
@@ -504,6 +507,8 @@ async def test_sigtstp_quiets_all_children_and_none_is_started_any_more(
     await asyncio.sleep(1)
     await client.push_bulk(sleepy_jobs(queue, 10, 0))
     await eventually(lambda: ledger.notes.count("ended") == 20)
+    # Whoever is killed before the server has its results has them done again.
+    await eventually(lambda: state.in_hand == 0)
     os.kill(pid_of(worker, "worker-0"), signal.SIGKILL)
 
     await worker.logs("worker-0 ended: SIGKILL")
@@ -545,7 +550,7 @@ async def test_children_are_stopped_at_the_same_time_and_their_jobs_are_put_back
 
     worker.terminate()
 
-    assert await worker.ended(within_s=12) == 0
+    assert await worker.ended() == 0
     assert {job["custom"]["mh"]["id"] for job in state.queue(queue)} == ids(jobs)
 
 
@@ -587,7 +592,7 @@ async def test_a_child_that_hangs_does_not_keep_its_supervisor_from_stopping(
 
     worker.terminate()
 
-    assert await worker.ended(within_s=12) == 1
+    assert await worker.ended() == 1
     assert not any(map(is_running, pids))
     assert sum("did not end in time: killing it" in event for event in worker.events()) == 1
 
@@ -606,7 +611,7 @@ async def test_a_handler_that_ignores_being_cancelled_does_not_delay_a_stop(
 
     worker.terminate()
 
-    assert await worker.ended(within_s=12) == 0
+    assert await worker.ended() == 0
     assert len(state.queue(queue)) == 4
 
 
@@ -637,10 +642,10 @@ async def test_no_child_outlives_a_supervisor_that_was_killed(
 
     os.kill(worker.supervisor_pid, signal.SIGKILL)
 
-    await eventually(lambda: not any(map(is_running, pids[:2])), 10)
+    await eventually(lambda: not any(map(is_running, pids[:2])))
     await eventually(lambda: len(state.queue(queue)) == 20)
     os.kill(pids[2], signal.SIGCONT)
-    await eventually(lambda: not is_running(pids[2]), 10)
+    await eventually(lambda: not is_running(pids[2]))
     await eventually(lambda: len(state.queue(queue)) == 30)
 
 
@@ -658,7 +663,7 @@ async def test_no_child_outlives_its_supervisor_though_its_loop_hangs(
 
     os.kill(worker.supervisor_pid, signal.SIGKILL)
 
-    await eventually(lambda: not is_running(pid), 10)
+    await eventually(lambda: not is_running(pid))
 
 
 # Queues and back-pressure
@@ -673,7 +678,7 @@ async def test_the_queues_of_all_stages_are_watched(
 
     await eventually(lambda: read_status(worker)["queues"] == {queue: 7})
     await eventually(lambda: read_status(worker)["queue_lag_s"].get(queue, 0) > 0)
-    assert read_status(worker)["queues_age_s"] < 5
+    await eventually(lambda: read_status(worker)["queues_age_s"] < 5)
 
 
 async def test_a_stage_is_held_back_while_the_queue_that_it_fills_is_full(
@@ -700,6 +705,7 @@ async def test_a_stage_is_held_back_while_the_queue_that_it_fills_is_full(
     await worker.logs("ledger-1 is ready")
     # What they had asked for before they knew, is answered empty by then.
     await asyncio.sleep(FETCHES_END_S)
+    await eventually(lambda: not outstanding_fetches(worker))
 
     await client.push_bulk([Job(jobtype="ledger", args=[n], queue=queue) for n in range(20)])
     await stays(lambda: len(state.queue(queue)) == 20, 2)

@@ -13,7 +13,7 @@ from shared.jobs import Job, new_jid, utc_now
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.raw_client import RawClient
-from tests.support.waiting import eventually, stays
+from tests.support.waiting import WITHIN_S, eventually, stays
 from tests.support.worker_process import AnyState, WorkerUnderTest
 
 pytestmark = ON_BOTH_SERVERS
@@ -37,7 +37,7 @@ def moment(text: str) -> datetime:
     return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
-async def only(jobs: Any, within_s: float = 10.0) -> dict[str, Any]:
+async def only(jobs: Any, within_s: float = WITHIN_S) -> dict[str, Any]:
     """Wait for a set to hold a job, which must be the only one."""
     held: list[dict[str, Any]] = await eventually(jobs, within_s)
     assert len(held) == 1
@@ -211,7 +211,7 @@ async def test_a_retried_job_runs_again_under_the_same_identity(
 ) -> None:
     jid = await client.push(Job(jobtype="retries", args=[0.1], queue=queue))
 
-    await eventually(lambda: len(ledger.entries) == 2, 15)
+    await eventually(lambda: len(ledger.entries) == 2)
     await eventually(lambda: state.is_empty)
     first, second = ledger.entries
     assert first.id == second.id == jid
@@ -280,7 +280,7 @@ async def test_a_deferred_job_runs_when_its_time_has_come(
 ) -> None:
     jid = await client.push(Job(jobtype="defers", args=[0.1], queue=queue, retry=0))
 
-    await eventually(lambda: len(ledger.entries) == 2, 15)
+    await eventually(lambda: len(ledger.entries) == 2)
     await eventually(lambda: state.is_empty)
     assert [(entry.id, entry.deliveries) for entry in ledger.entries] == [(jid, 1), (jid, 2)]
     assert state.failures == 0
@@ -350,9 +350,10 @@ async def test_a_job_that_fails_has_no_children(
 async def test_a_copy_of_a_job_in_hand_is_not_run_beside_it(
     worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
-    first = Job(jobtype="sleepy", args=[2], queue=queue)
+    # Longer than the copy can take to get there.
+    first = Job(jobtype="sleepy", args=[5], queue=queue)
     identity = {"mh": {"id": first.jid, "deliveries": 0}}
-    copy = Job(jobtype="sleepy", args=[2], queue=queue, custom=identity)
+    copy = Job(jobtype="sleepy", args=[5], queue=queue, custom=identity)
     await client.push(first)
     await eventually(lambda: ledger.notes == ["started"])
 
@@ -375,6 +376,7 @@ async def test_a_job_that_ended_may_be_pushed_again(
     assert ledger.notes == ["1", "1"]
 
 
+@pytest.mark.timeout(90)
 @pytest.mark.parametrize("jobtype", ["retries", "defers"])
 async def test_a_job_that_is_queued_again_without_delay_is_never_lost(
     worker: WorkerUnderTest,
@@ -391,7 +393,7 @@ async def test_a_job_that_is_queued_again_without_delay_is_never_lost(
         # Alone in the queue, so that a FETCH of this worker waits for it already.
         jid = await client.push(Job(jobtype=jobtype, args=[0], queue=queue))
         ran_twice = partial(has_run, ledger, jid, [1, 2])
-        await eventually(ran_twice, 8, "it did not run a second time")
+        await eventually(ran_twice, what="it did not run a second time")
 
 
 # Order of queues
@@ -411,7 +413,7 @@ async def test_queues_are_served_in_strict_order_when_they_have_no_weights(
 
     start_worker(server.url, WORKER_QUEUES=f"{queue}-high,{queue}-low", WORKER_CONCURRENCY="1")
 
-    await eventually(lambda: len(ledger.entries) == 40, 15)
+    await eventually(lambda: len(ledger.entries) == 40)
     assert ledger.notes == ["1"] * 20 + ["0"] * 20
 
 
@@ -422,7 +424,7 @@ async def test_a_paused_queue_is_left_alone_until_it_is_resumed(
     await eventually(lambda: ledger.notes == ["1"])
     await client.queue_pause([queue])
     # FETCHes from before the pause end within two seconds.
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(3.5)
 
     await client.push(Job(jobtype="ledger", args=[2], queue=queue))
     await stays(lambda: ledger.notes == ["1"], 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from shared.settings.names import VARIABLE_PREFIXES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TIMEOUT_S = 20
+TIMEOUT_S = 50
 
 
 def run_api(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.line_socket import LineSocket
 
-TIMEOUT_S = 15.0
+TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,9 @@ class Ledger:
 
     @property
     def lines(self) -> list[str]:
-        return self.path.read_text().splitlines() if self.path.exists() else []
+        """Whole ones: another process may be writing the last."""
+        text = self.path.read_text() if self.path.exists() else ""
+        return text[: text.rfind("\n") + 1].splitlines()
 
     @property
     def entries(self) -> list[Entry]:

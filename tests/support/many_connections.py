@@ -19,7 +19,7 @@ def connections(client: RawClient) -> int:
 
 
 def wait_for_connections(client: RawClient, count: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 40
     while (now := connections(client)) != count:
         assert time.monotonic() < deadline, f"the server has {now} connections, not {count}"
         time.sleep(0.05)

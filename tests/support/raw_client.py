@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from tests.support.line_socket import LineSocket
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 20.0
 
 
 class RawConnection(LineSocket):

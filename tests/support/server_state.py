@@ -32,7 +32,7 @@ class ServerState:
 
     def __init__(self, server: FaktoryServer) -> None:
         self._redis = redis.Redis(unix_socket_path=str(server.data_dir / "db" / "redis.sock"))
-        self._web = httpx.Client(base_url=server.web_url, trust_env=False, timeout=10)
+        self._web = httpx.Client(base_url=server.web_url, trust_env=False, timeout=20)
 
     def close(self) -> None:
         self._redis.close()

@@ -31,4 +31,4 @@ def is_ready(worker: WorkerUnderTest) -> bool:
 
 def _get(worker: WorkerUnderTest, path: str) -> httpx.Response:
     (line,) = [line for line in worker.logged if line["event"] == LISTENING]
-    return httpx.get(f"http://{line['host']}:{line['port']}{path}", trust_env=False, timeout=10)
+    return httpx.get(f"http://{line['host']}:{line['port']}{path}", trust_env=False, timeout=20)

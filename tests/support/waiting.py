@@ -7,10 +7,12 @@ from typing import TypeVar
 Value = TypeVar("Value")
 
 POLL_S = 0.05
+# Far longer than anything takes that does happen: a test only waits for it when it fails.
+WITHIN_S = 30.0
 
 
 async def eventually(
-    probe: Callable[[], Value], within_s: float = 10.0, what: str = "it did not happen"
+    probe: Callable[[], Value], within_s: float = WITHIN_S, what: str = "it did not happen"
 ) -> Value:
     """Poll until the probe gives something true and return that; else fail with what it gave."""
     loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ from shared.settings.names import VARIABLE_PREFIXES
 from tests.support.broker_state import BrokerState
 from tests.support.ledger import LEDGER_VARIABLE, Ledger
 from tests.support.server_state import RegisteredWorker, ServerState
-from tests.support.waiting import eventually
+from tests.support.waiting import WITHIN_S, eventually
 from worker.supervision.plan import connections_of_child
 
 AnyState = ServerState | BrokerState
@@ -116,18 +116,19 @@ class WorkerUnderTest:
         def registered() -> list[RegisteredWorker]:
             assert self.exit_code is None, f"the worker ended: {self.stderr}"
             found = [each for pid in self.children for each in state.workers(pid)]
-            return found if len(found) == lanes else []
+            # More: our broker does not tell those of another worker from them.
+            return found if len(found) >= lanes else []
 
-        return await eventually(registered, 15, f"the worker did not register {lanes} lanes")
+        return await eventually(registered, what=f"the worker did not register {lanes} lanes")
 
-    async def logs(self, text: str, within_s: float = 10.0) -> None:
+    async def logs(self, text: str, within_s: float = WITHIN_S) -> None:
         def found() -> bool:
             assert self.exit_code is None, f"the worker ended: {self.stderr}"
             return self.has_logged(text)
 
         await eventually(found, within_s, f"the worker did not log {text!r}")
 
-    async def ended(self, within_s: float = 15.0) -> int:
+    async def ended(self, within_s: float = WITHIN_S) -> int:
         """Wait for the process to end by itself; its exit code."""
         await eventually(
             lambda: self.exit_code is not None, within_s, f"the worker did not end: {self.stderr}"

@@ -8,7 +8,7 @@ from tests.conftest import AnyServer, StartWorker
 from tests.support.worker_process import WorkerUnderTest
 
 HANDLERS = "tests.support.handlers,tests.support.supervised_handlers"
-UP_WITHIN_S = 20.0
+UP_WITHIN_S = 40.0
 
 
 async def start_service(

@@ -31,13 +31,33 @@ FAKTORY_LAYERS = (
 )
 WORKER_LAYERS = (
     (
-        *("outcomes", "window", "queues", "lane_plan", "drain", "page_ids", "bodies", "html"),
+        *("outcomes", "window", "queues", "lane_plan", "drain", "page_ids", "bodies"),
         *("resources", "net", "net.addresses", "net.fetcher", "sinks", "sinks.ndjson"),
+        *("charset", "html_guard", "net.dns_cache", "net.idle", "net.tls"),
         *("stages", "scheduler", "pressure", "link", "task_dump", "loop_lag", "exits"),
-        *("fork_safety", "settings"),
+        *("fork_safety", "settings", "crawl", "crawl.ready"),
     ),
-    ("delivery", "net.resolver", "net.encodings", "size_command", "config_command", "child_link"),
-    ("context", "source", "net.aiohttp_fetcher", "command_line"),
+    (
+        *("delivery", "net.resolver", "net.encodings", "size_command", "config_command"),
+        *("net.dns", "net.reasons"),
+        *("child_link", "crawl.politeness", "crawl.robots"),
+    ),
+    (
+        *("context", "source", "net.http1", "net.following", "command_line"),
+        *("crawl.robots_source", "crawl.robots_tags"),
+    ),
+    ("net.http1_connection", "html"),
+    ("net.http1_fetcher", "pages", "families"),
+    (
+        *("stage_services", "crawl.figures", "crawl.tasks", "crawl.crawls", "crawl.endings"),
+        *("crawl.leases", "crawl.loading", "crawl.pages", "crawl.progress", "crawl.store_thread"),
+        "crawl.hosts",
+    ),
+    ("crawl.links", "crawl.settling", "crawl.outbox", "crawl.leader"),
+    ("crawl.desk", "crawl.working_set"),
+    ("crawl.visits",),
+    ("crawl.feed",),
+    ("crawl.owner",),
     ("registry",),
     ("execution", "results", "stage_lanes"),
     ("settlement",),
@@ -64,6 +84,16 @@ SETTINGS_LAYERS = (
     ("indirect",),
     ("loading",),
 )
+STATE_LAYERS = (
+    ("model", "schema", "clock"),
+    ("protocol", "database"),
+    ("tally", "resplit", "sqlite_reader", "sqlite_robots", "sqlite_links"),
+    ("admission", "sqlite_control", "new_generation"),
+    ("sqlite_shard",),
+    ("directory",),
+    ("old_shard",),
+    ("reshard",),
+)
 BROKER_LAYERS = (
     ("schema", "jobs", "known", "clients"),
     ("directory", "batches", "retries"),
@@ -80,17 +110,38 @@ BROKER_LAYERS = (
 API_LAYERS = (
     ("problems", "keys", "metrics"),
     ("budget", "intake", "bodies", "guard", "siblings", "http_protocol"),
-    ("batcher", "replies"),
+    (
+        *("batcher", "replies", "crawls", "crawls.model", "crawls.seeds", "crawls.paging"),
+        *("crawls.rates", "crawls.limited_by", "crawls.files", "crawls.orders", "crawls.census"),
+        "crawls.store",
+    ),
+    ("crawls.dry_run", "crawls.views"),
+    ("crawls.desk",),
     ("stream", "parts"),
     ("single", "routes"),
+    ("crawls.routes",),
     ("openapi",),
     ("app",),
+    ("__main__",),
+)
+CLI_LAYERS = (
+    ("consoles", "stall", "stop", "api_client", "figures", "seeds", "with_parent"),
+    ("services", "arguments", "kept", "summary"),
+    ("order", "watch"),
+    ("crawl", "demo", "up", "submit", "status"),
     ("__main__",),
 )
 CLOCKS_AND_NETWORK = ("time", "socket", "asyncio", "threading", "selectors", "ssl")
 # A type annotation, and a name that the system has had since it started.
 PURE: dict[str, tuple[str, ...]] = {
     "api.budget": (),
+    "api.crawls.dry_run": (),
+    "api.crawls.limited_by": (),
+    "api.crawls.model": (),
+    "api.crawls.paging": (),
+    "api.crawls.rates": (),
+    "api.crawls.seeds": (),
+    "api.crawls.views": (),
     "api.guard": (),
     "api.intake": (),
     "api.keys": (),
@@ -99,6 +150,8 @@ PURE: dict[str, tuple[str, ...]] = {
     "broker.clients": (),
     "broker.known": (),
     "broker.retries": (),
+    "cli.figures": (),
+    "cli.stall": (),
     "worker.window": (),
     "worker.queues": (),
     "worker.drain": (),
@@ -118,11 +171,28 @@ PURE: dict[str, tuple[str, ...]] = {
     "worker.supervision.status": (),
     "worker.delivery": ("asyncio.Task",),
     "worker.bodies": (),
+    "worker.crawl.politeness": (),
+    "worker.crawl.ready": (),
+    "worker.crawl.robots": (),
+    "worker.crawl.robots_tags": (),
     "worker.html": (),
+    "worker.html_guard": (),
     "worker.page_ids": (),
+    "worker.pages": (),
     "worker.net.addresses": (),
+    "worker.charset": (),
+    "worker.net.dns_cache": (),
     "worker.net.encodings": (),
     "worker.net.fetcher": (),
+    "worker.net.idle": (),
+    "shared.crawl.canonical": (),
+    "shared.crawl.exclusions": (),
+    "shared.crawl.globs": (),
+    "shared.crawl.messages": (),
+    "shared.crawl.scope": (),
+    "shared.crawl.spec": (),
+    "shared.crawl.states": (),
+    "shared.crawl.traps": (),
     "shared.sizing": (),
     "shared.urls": (),
     "shared.faktory.codec": (),
@@ -174,6 +244,10 @@ def test_the_faktory_client_is_built_in_layers(tree):
     assert imports.layer_violations(tree, "shared.settings", SETTINGS_LAYERS) == []
 
 
+def test_the_state_is_built_in_layers(tree):
+    assert imports.layer_violations(tree, "shared.state", STATE_LAYERS) == []
+
+
 def test_the_worker_is_built_in_layers(tree):
     assert imports.layer_violations(tree, "worker", WORKER_LAYERS, free=("handlers",)) == []
 
@@ -184,6 +258,10 @@ def test_the_broker_is_built_in_layers(tree):
 
 def test_the_api_is_built_in_layers(tree):
     assert imports.layer_violations(tree, "api", API_LAYERS) == []
+
+
+def test_the_command_line_is_built_in_layers(tree):
+    assert imports.layer_violations(tree, "cli", CLI_LAYERS) == []
 
 
 def test_handlers_need_nothing_above_the_registry(tree):

@@ -12,6 +12,8 @@ from shared import urls
 from shared.errors import InvalidUrl
 from shared.urls import (
     MAX_URL_LENGTH,
+    Links,
+    parse_host,
     parse_url,
     registrable_domain,
     resolve_reference,
@@ -274,6 +276,86 @@ def test_any_reference_is_a_url_or_an_invalid_one(reference):
     except InvalidUrl:
         return
     assert parse_url(url.text) == url
+
+
+REFERENCES = st.one_of(
+    st.text(max_size=40),
+    st.from_regex(urls._CLEAN_REFERENCE, fullmatch=True),
+    st.text("ab/.?#%:;=&hps", max_size=12).map(lambda rest: "http://example.com/" + rest),
+    st.text("ab/.?#%:;=&hps", max_size=12).map(lambda rest: "http://other.example" + rest),
+)
+
+
+@given(REFERENCES)
+@example("/%C3%A4/%c3%a4")
+@example("/.")
+@example("a/..")
+@example("//h.example/x")
+@example("http://example.com//x")
+@example("http://example.com/?x#y")
+@example("?x")
+@example("?")
+@example("#")
+@example("")
+@example("/a?#")
+@example("b:c")
+@example("https:x")
+@example("/a#\x00")
+@example("/" + "a" * MAX_URL_LENGTH)
+def test_the_links_of_a_page_are_resolved_as_any_reference(reference):
+    try:
+        expected = resolve_reference(BASE, reference).text
+    except InvalidUrl:
+        with pytest.raises(InvalidUrl):
+            Links(BASE).resolve(reference)
+    else:
+        assert Links(BASE).resolve(reference) == expected
+
+
+def test_a_fragment_may_be_long_but_a_reference_may_not():
+    assert Links(BASE).resolve("#" + "x" * urls.MAX_REFERENCE_LENGTH) == BASE.text
+    assert resolve_reference(BASE, "#" + "x" * urls.MAX_REFERENCE_LENGTH) == BASE
+    for resolve in (Links(BASE).resolve, lambda reference: resolve_reference(BASE, reference).text):
+        assert resolve("/a#" + "x" * MAX_URL_LENGTH) == "http://example.com/a"
+    with pytest.raises(InvalidUrl, match="characters"):
+        resolve_reference(BASE, " " * urls.MAX_REFERENCE_LENGTH + "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("Example.COM.", "example.com"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("0x7f.1", "127.0.0.1"),
+        ("[2001:DB8::1]", "2001:db8::1"),
+        ("2001:db8:0::1", "2001:db8::1"),
+        ("::ffff:1.2.3.4", "1.2.3.4"),
+    ],
+)
+def test_a_host_alone_is_written_as_in_a_url(text, host):
+    assert parse_host(text) == host
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a b",
+        "a/b",
+        "http://a/",
+        "a:80",
+        "[a]",
+        "u@a",
+        "*.a",
+        ".a",
+        "a..b",
+        "1.2.3.999",
+        "a" * 254,
+    ],
+)
+def test_what_is_no_host_is_refused(text):
+    with pytest.raises(InvalidUrl):
+        parse_host(text)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ The tables are IANA's registries of special-purpose addresses, written out becau
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -15,6 +16,7 @@ from ipaddress import (
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+ADDRESSES_REMEMBERED = 16_384
 
 SPECIAL_IPV4 = tuple(
     map(
@@ -55,12 +57,14 @@ NAT64 = IPv6Network("64:ff9b::/96")
 
 
 class AddressRule:
-    """Says of each address whether it may be connected to."""
+    """Says of each address whether it may be connected to. State: what it said of the last ones,
+    because each is judged more than once and a look through all networks takes a while."""
 
     def __init__(self, allowed: Sequence[Network] = ()) -> None:
         self._allowed = allowed
+        self.allows = lru_cache(maxsize=ADDRESSES_REMEMBERED)(self._judge)
 
-    def allows(self, text: str) -> bool:
+    def _judge(self, text: str) -> bool:
         """`text` is an address as a resolver or a socket gives it; what is none is refused."""
         try:
             address = ip_address(text)

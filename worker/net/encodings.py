@@ -1,64 +1,179 @@
 """The body of an answer, decompressed as it arrives and never beyond a limit. Pure.
 
-The decompressor is asked for no more bytes than are wanted, so a few kilobytes that stand for
+Every decompressor is asked for no more bytes than are wanted, so a few kilobytes that stand for
 gigabytes cost nothing.
 """
 
 import zlib
+from typing import IO, Protocol, cast
+
+import brotli
+import zstandard
 
 from worker.net.fetcher import PermanentFetchError
 
-ACCEPTED = "gzip, deflate"
+ACCEPTED = "gzip, deflate, br, zstd"
 _ZLIB_METHOD = 8
 _EITHER_HEADER = 32 + zlib.MAX_WBITS
 _NO_HEADER = -zlib.MAX_WBITS
+# RFC 9659: no server may want a larger window of a client.
+_ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
+# How much zstd hands over at a time.
+_ZSTD_PIECE_BYTES = 32 * 1024
+
+
+class _Decoder(Protocol):
+    def decode(self, chunk: bytes, wanted: int) -> list[bytes]:
+        """About `wanted` bytes of what the data stands for, or all of it. Raises _Damaged."""
+
+
+class _Damaged(Exception):
+    """Not what the header says; `decoded` is what came out before."""
+
+    def __init__(self, error: Exception, decoded: list[bytes]) -> None:
+        super().__init__(str(error))
+        self.decoded = decoded
 
 
 class BoundedBody:
     """State: what was decoded so far, and how much was taken for it."""
 
     def __init__(self, content_encoding: str, max_bytes: int) -> None:
-        encoding = content_encoding.strip().lower()
-        if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise PermanentFetchError(f"an encoding that was not asked for: {encoding[:80]!r}")
-        self._is_compressed = encoding not in ("", "identity")
+        self._decoder = _decoder_of(content_encoding)
         self._max_bytes = max_bytes
-        self._taken = 0
-        self._inflater: zlib._Decompress | None = None
-        self.data = bytearray()
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self.taken = 0
         self.is_truncated = False
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self._pieces)
 
     def feed(self, chunk: bytes) -> bool:
         """Take more of the body; False when no more is wanted."""
-        self._taken += len(chunk)
-        if self._is_compressed:
-            self._inflate(chunk)
+        self.taken += len(chunk)
+        is_damaged = False
+        if self._decoder is None:
+            self._add([chunk])
         else:
-            self.data += chunk
+            try:
+                self._add(self._decoder.decode(chunk, self._max_bytes + 1 - self._size))
+            except _Damaged as damaged:
+                self._add(damaged.decoded)
+                if not self._size:
+                    raise PermanentFetchError(
+                        f"the body cannot be decompressed: {damaged}",
+                        reason="bad answer: cannot be decompressed",
+                    ) from None
+                # Padding or damage behind what was read: keep that, as browsers do.
+                is_damaged = True
         # Input is bounded too: compressed data may go on for ever and stand for nothing.
-        if len(self.data) > self._max_bytes or self._taken > self._max_bytes:
-            self.is_truncated = True
-            del self.data[self._max_bytes :]
+        if is_damaged or self._size > self._max_bytes or self.taken > self._max_bytes:
+            self._cut()
             return False
         return True
 
-    def _inflate(self, chunk: bytes) -> None:
+    def _add(self, pieces: list[bytes]) -> None:
+        self._pieces += pieces
+        self._size += sum(map(len, pieces))
+
+    def _cut(self) -> None:
+        self.is_truncated = True
+        if self._size > self._max_bytes:
+            self._pieces = [self.data[: self._max_bytes]]
+            self._size = self._max_bytes
+
+
+def _decoder_of(content_encoding: str) -> _Decoder | None:
+    encoding = content_encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return None
+    if encoding in ("gzip", "x-gzip", "deflate"):
+        return _Inflater()
+    if encoding == "br":
+        return _Brotli()
+    if encoding == "zstd":
+        return _Zstd()
+    raise PermanentFetchError(
+        f"an encoding that was not asked for: {encoding[:80]!r}",
+        reason="bad answer: encoding not asked for",
+    )
+
+
+class _Inflater:
+    """gzip, which may have several members, and deflate."""
+
+    def __init__(self) -> None:
+        self._inflater: zlib._Decompress | None = None
+
+    def decode(self, chunk: bytes, wanted: int) -> list[bytes]:
+        decoded: list[bytes] = []
         try:
-            while chunk and len(self.data) <= self._max_bytes:
+            while chunk and wanted > 0:
                 inflater = self._inflater
                 if inflater is None or inflater.eof:
-                    # A gzip body may have several members.
                     self._inflater = inflater = zlib.decompressobj(_window_bits(chunk))
-                self.data += inflater.decompress(chunk, self._max_bytes + 1 - len(self.data))
+                decoded.append(inflater.decompress(chunk, wanted))
+                wanted -= len(decoded[-1])
                 chunk = inflater.unused_data if inflater.eof else inflater.unconsumed_tail
         except zlib.error as error:
-            if not self.data:
-                raise PermanentFetchError(f"the body cannot be decompressed: {error}") from None
-            # Padding or damage behind what was read: keep that, as browsers do.
-            self._taken = self._max_bytes + 1
+            raise _Damaged(error, decoded) from None
+        return decoded
 
 
 def _window_bits(chunk: bytes) -> int:
     """Some servers send deflate without the header that it should have."""
     is_gzip = chunk[0] == 0x1F
     return _EITHER_HEADER if is_gzip or chunk[0] & 0x0F == _ZLIB_METHOD else _NO_HEADER
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self._decompressor = brotli.Decompressor()
+
+    def decode(self, chunk: bytes, wanted: int) -> list[bytes]:
+        decoded: list[bytes] = []
+        try:
+            while wanted > 0:
+                decoded.append(self._decompressor.process(chunk, output_buffer_limit=wanted))
+                wanted -= len(decoded[-1])
+                if self._decompressor.can_accept_more_data():
+                    break
+                chunk = b""
+        except brotli.error as error:
+            raise _Damaged(error, decoded) from None
+        return decoded
+
+
+class _Zstd:
+    """The library stops at a limit only if what it writes to raises."""
+
+    def __init__(self) -> None:
+        self._decoded: list[bytes] = []
+        self._wanted = 0
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+        # Of the file that it asks for it calls `write` only.
+        target = cast("IO[bytes]", self)
+        self._writer = decompressor.stream_writer(target, write_size=_ZSTD_PIECE_BYTES)
+
+    def decode(self, chunk: bytes, wanted: int) -> list[bytes]:
+        self._decoded, self._wanted = [], wanted
+        try:
+            self._writer.write(chunk)
+        except _Enough:
+            pass
+        except zstandard.ZstdError as error:
+            raise _Damaged(error, self._decoded) from None
+        return self._decoded
+
+    def write(self, data: bytes) -> int:
+        self._decoded.append(bytes(data))
+        self._wanted -= len(data)
+        if self._wanted <= 0:
+            raise _Enough
+        return len(data)
+
+
+class _Enough(Exception):
+    """As much is decompressed as was wanted."""

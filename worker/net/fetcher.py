@@ -1,16 +1,56 @@
-"""What fetches a page, whatever the HTTP client is: one method, its result, and its errors."""
+"""What fetches a page, whatever the HTTP client is: one request, its answer, and its errors.
+
+A `HopFetcher` makes one request and follows nothing; `worker.net.following` follows redirects with
+it for jobs that fetch a page by themselves.
+"""
 
 import email.utils
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from shared.errors import ManyhandsError
+from shared.urls import Url
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # Request time-out, too early, too many requests; and every 5xx.
 TEMPORARY_STATUSES = frozenset({408, 425, 429})
 LONGEST_RETRY_AFTER_S = 86_400.0
+
+
+@dataclass(slots=True)
+class Phases:
+    """Where the time of one request went, in seconds; what did not happen took none.
+
+    `connect_s` has TCP and TLS, `first_byte_s` is from the request's last byte to the end of the
+    answer's head, `body_s` from there to the last byte that was read.
+    """
+
+    dns_s: float = 0.0
+    connect_s: float = 0.0
+    first_byte_s: float = 0.0
+    body_s: float = 0.0
+    is_new_connection: bool = True
+    address: str = ""
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer, whatever its status. `url` is what was asked for, `location` where the server
+    points to, as it wrote it. `wire_bytes` counts the body as it came, before decompression."""
+
+    url: str
+    status: int
+    content_type: str
+    location: str | None
+    retry_after: str | None
+    robots_tag: str
+    cache_control: str
+    body: bytes
+    is_truncated: bool
+    wire_bytes: int
+    phases: Phases
 
 
 @dataclass(slots=True, frozen=True)
@@ -27,7 +67,11 @@ class Page:
 
 
 class FetchError(ManyhandsError):
-    """No page."""
+    """No page. `reason` is for grouping: short, without URL, host or address."""
+
+    def __init__(self, message: str, *, reason: str | None = None) -> None:
+        super().__init__(message)
+        self.reason = message if reason is None else reason
 
 
 class PermanentFetchError(FetchError):
@@ -37,13 +81,37 @@ class PermanentFetchError(FetchError):
 class ForbiddenAddress(PermanentFetchError):
     """The host has no address to which a fetch may connect."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="forbidden address")
+
 
 class TemporaryFetchError(FetchError):
     """It may work later; `retry_after_s` is what the server asked for, if it did."""
 
-    def __init__(self, message: str, retry_after_s: float | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, retry_after_s: float | None = None, *, reason: str | None = None
+    ) -> None:
+        super().__init__(message, reason=reason)
         self.retry_after_s = retry_after_s
+
+
+class HopFetcher(Protocol):
+    async def get(
+        self,
+        url: Url,
+        *,
+        user_agent: str,
+        max_bytes: int,
+        check: Callable[[], None],
+        wants_body: Callable[[int, str], bool],
+    ) -> Answer:
+        """Make one request and follow no redirect. Raises a FetchError.
+
+        `check` is called directly before a connection is made and again directly before the
+        request is sent; what it raises stops the request. `wants_body` is given the status and the
+        content type; without a wish the body stays unread and the connection is closed.
+        `max_bytes` bounds the body before and after decompression.
+        """
 
 
 class Fetcher(Protocol):
@@ -54,7 +122,9 @@ class Fetcher(Protocol):
 def raise_if_temporary(status: int, retry_after: str | None, now: datetime) -> None:
     if status >= 500 or status in TEMPORARY_STATUSES:
         raise TemporaryFetchError(
-            f"the server answered {status}", parse_retry_after(retry_after, now)
+            f"the server answered {status}",
+            parse_retry_after(retry_after, now),
+            reason=f"status {status}",
         )
 
 

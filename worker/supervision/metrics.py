@@ -18,14 +18,12 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
+from worker.families import family, filled, single
 from worker.figures import (
     LOOP_LAG,
     MAX_FDS,
     ROUND_TRIP,
     STAGE_JOBS,
-    family,
-    filled,
-    single,
     system_families,
 )
 from worker.link import Family, Figures, Sample

@@ -14,12 +14,16 @@ from api.openapi import ANSWERS, ERRORS, OPTIONS
 from api.problems import Problem
 from shared.jobs import utc_now
 from shared.jobtypes import JOB_TYPES
-from shared.settings import ApiSettings, BatchSettings, FaktorySettings
+from shared.settings import ApiSettings, BatchSettings, CrawlSettings, FaktorySettings
 
 
 def document(**settings: Any) -> dict[str, Any]:
     service = Service(
-        ApiSettings(**settings), BatchSettings(), FaktorySettings(), shards=64, run_directory=Path()
+        ApiSettings(**settings),
+        BatchSettings(),
+        FaktorySettings(),
+        CrawlSettings(),
+        run_directory=Path(),
     )
     schema: dict[str, Any] = service._app.openapi()
     return schema

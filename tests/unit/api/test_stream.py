@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ from api.stream import (
     MAX_ERRORS,
     MAX_IN_FLIGHT,
     JobStream,
+    LineStream,
     Report,
     push_list,
     ranges,
@@ -252,6 +253,29 @@ def test_when_the_broker_goes_away_the_report_says_which_lines_are_where(error, 
     assert problem.retry_after_s is not None
     assert problem.more["unknown_lines"] == ([[4, 6]] if is_unknown else [])
     assert problem.more["unqueued_lines"] == ([] if is_unknown else [[4, 6]])
+    assert problem.more["next_line"] == 7
+
+
+def test_a_store_that_takes_no_more_ends_the_stream_with_its_own_words():
+    async def run() -> Problem:
+        stored: list[EncodedJob] = []
+
+        async def store(jobs: Sequence[EncodedJob]) -> dict[int, Problem]:
+            if stored:
+                return dict.fromkeys(range(len(jobs)), Problem(409, "it has ended", {"state": "x"}))
+            stored.extend(jobs)
+            return {}
+
+        stop = never_stopped()
+        stream = LineStream(store, read_line, pay_nothing, stop, "it is away")
+        body = body_of(numbers(1, 3), numbers(4, 6), ends=False)
+        report = await stream.take(Chunks(body, stop), unpacker(""), Lines(LINE_LIMIT))
+        return problem_of(report)
+
+    problem = run_in_virtual_time(run())
+    assert (problem.status, problem.more["accepted"]) == (409, 3)
+    assert problem.detail.startswith("it has ended: unqueued_lines")
+    assert problem.more["unqueued_lines"] == [[4, 6]]
     assert problem.more["next_line"] == 7
 
 

@@ -13,7 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from api.metrics import ApiMetrics, server_figures
 from tests.support.compose import ALL_IN_ONE, MONITORING, SERVER, read
 from tests.support.service_status import child, service, stage
-from worker.figures import FAMILIES, filled
+from worker.families import filled
+from worker.figures import FAMILIES
 from worker.link import FIGURES_S, Figures, Sample
 from worker.supervision.metrics import ServiceMetrics
 

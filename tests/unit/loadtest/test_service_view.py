@@ -7,7 +7,8 @@ import pytest
 
 from loadtest.service_view import ChildFigures, read_figures, ready_pids, worst_lag_s
 from tests.support.service_status import child, service
-from worker.figures import JOBS, LOOP_LAG, filled
+from worker.families import filled
+from worker.figures import JOBS, LOOP_LAG
 from worker.link import Figures, Sample
 from worker.supervision.http import status_document
 from worker.supervision.metrics import ServiceMetrics

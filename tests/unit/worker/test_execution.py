@@ -196,7 +196,7 @@ async def test_a_stray_stop_iteration_fails_its_job(bench: Bench, is_async):
         next(iter(()))
 
     bench.registry.job("job")(coroutine if is_async else plain)
-    outcome = await asyncio.wait_for(bench.run(), 1)
+    outcome = await asyncio.wait_for(bench.run(), 10)
     assert isinstance(outcome, Failed)
     assert outcome.error_type != "CancelledError", "it ended only because we stopped waiting"
 

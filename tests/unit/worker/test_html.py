@@ -1,4 +1,4 @@
-"""Bytes of a page → text, title and links."""
+"""Bytes of a page → title, language, links, and what it asks of robots."""
 
 import codecs
 
@@ -6,8 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.urls import parse_url
-from worker.html import MAX_LINKS, MAX_TITLE_LENGTH, Extract, decode, extract, is_html
+from shared.urls import MAX_URL_LENGTH, parse_url
+from worker.charset import decode
+from worker.html import (
+    LANGUAGE_MIN_CHARACTERS,
+    MAX_ANCHORS,
+    MAX_CRAWLED_LINKS,
+    MAX_LINKS,
+    MAX_TITLE_LENGTH,
+    Extract,
+    extract,
+    is_html,
+)
 
 PAGE = parse_url("http://example.com/dir/page")
 HTML = "text/html"
@@ -85,6 +95,9 @@ def test_what_cannot_be_fetched_is_no_link(href):
         ("", "http://example.com/dir/a"),
         ("mailto:x@y.example", "http://example.com/dir/a"),
         ("http://[", "http://example.com/dir/a"),
+        ("javascript:alert(1)", "http://example.com/dir/a"),
+        ("data:text/html,x", "http://example.com/dir/a"),
+        ("x" * (MAX_URL_LENGTH * 5), "http://example.com/dir/a"),
     ],
 )
 def test_a_base_is_honoured_when_it_is_one(base, expected):
@@ -96,12 +109,90 @@ def test_only_the_first_base_counts():
     assert links(html) == ["http://example.com/one/a"]
 
 
+def test_a_base_counts_wherever_it_stands():
+    html = '<p>x<base target=_top><base href="/one/"><a href="a">x</a>'
+    assert links(html) == ["http://example.com/one/a"]
+
+
 def test_there_is_an_end_to_links_and_titles():
     html = "<title>" + "t" * 5000 + "</title>"
     html += "".join(f'<a href="/{number}">x</a>' for number in range(MAX_LINKS + 10))
     found = extract(html.encode(), HTML, PAGE)
     assert len(found.links) == MAX_LINKS
     assert found.title == "t" * MAX_TITLE_LENGTH
+
+
+def test_a_crawl_may_ask_for_more_links():
+    html = "".join(f'<a href="/{number}">x</a>' for number in range(MAX_CRAWLED_LINKS + 10))
+    found = extract(html.encode(), HTML, PAGE, MAX_CRAWLED_LINKS)
+    assert len(found.links) == MAX_CRAWLED_LINKS
+    assert found.links[:MAX_LINKS] == links(html)
+
+
+@pytest.mark.parametrize(
+    ("rel", "is_nofollow"),
+    [
+        ("nofollow", True),
+        ("ugc sponsored NoFollow", True),
+        ("noopener\tnofollow", True),
+        ("", False),
+        ("nofollowing", False),
+        ("noopener,nofollow", False),
+        ("ugc", False),
+    ],
+)
+def test_a_link_may_ask_not_to_be_followed(rel, is_nofollow):
+    found = extract(f'<a href="/a" rel="{rel}">x</a>'.encode(), HTML, PAGE)
+    assert found.links == ["http://example.com/a"]
+    assert found.nofollow == (frozenset(found.links) if is_nofollow else frozenset())
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_one_link_that_may_be_followed_is_enough(order):
+    tags = ["<a href=/a rel=nofollow>1</a>", "<a href=/a>2</a>", "<area href=/a rel=nofollow>"]
+    html = "".join(tags[place] for place in order)
+    assert extract(html.encode(), HTML, PAGE).nofollow == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("html", "nofollow", "noindex"),
+    [
+        ('<meta name="robots" content="noindex">', False, True),
+        ('<META NAME="Robots" CONTENT="NOFOLLOW, max-snippet:3">', True, False),
+        ('<meta name="robots" content="none">', True, True),
+        ('<meta name=" manyhands " content="nofollow">', True, False),
+        ('<meta name="otherbot" content="none">', False, False),
+        ('<meta name="robots"><meta content="none">', False, False),
+        ('<meta name="robots" content="index"><meta name="robots" content="none">', True, True),
+        ('<p>x<meta name="robots" content="none">', True, True),
+        ('<meta name="description" content="robots: none">', False, False),
+        ("", False, False),
+    ],
+)
+def test_what_a_page_asks_of_robots(html, nofollow, noindex):
+    assert extract(html.encode(), HTML, PAGE).robots == (nofollow, noindex)
+
+
+ENGLISH = "It was the best of times, it was the worst of times, and nobody knew which it was. "
+GERMAN = "Es war einmal ein König, der hatte drei Söhne, und der jüngste von ihnen war klug. "
+
+
+@pytest.mark.parametrize(
+    ("html", "language"),
+    [
+        ('<html lang="en-GB">' + GERMAN * 10, "en"),
+        ('<!doctype html><!-- x --><html lang="DE">', "de"),
+        ("<html lang=zh_Hant_TW>", "zh"),
+        ("<html lang='fil '>", "fil"),
+        ("<html lang='not a language'>" + GERMAN * 10, "de"),
+        ("<body>" + ENGLISH * 10, "en"),
+        ("<body>" + "x" * (LANGUAGE_MIN_CHARACTERS - 1), None),
+        ("<frameset><frame src=x></frameset>", None),
+        ("", None),
+    ],
+)
+def test_the_language_is_as_the_page_says_or_looks(html, language):
+    assert extract(html.encode(), HTML, PAGE).language == language
 
 
 def test_the_title_of_a_picture_is_not_that_of_the_page():
@@ -198,3 +289,57 @@ def test_any_bytes_are_a_page(body, content_type):
     for link in found.links:
         assert parse_url(link).text == link
     (found.title or "").encode()
+
+
+# What somebody may have made to keep us busy. Whoever breaks this sees the time limit of the tests.
+
+SIZE = 2 * 1024 * 1024
+
+
+def filled(piece: str) -> str:
+    return piece * (SIZE // len(piece))
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        filled("<div>"),
+        filled("<x>"),
+        filled("<b><i><u><p>"),
+        filled("<div></x>"),
+        "".join(f"<b id={number}>" for number in range(SIZE // 12)),
+        filled("<table><tr><td>"),
+        filled("</div>"),
+        filled("<"),
+        filled("\x00"),
+        filled("<!--"),
+        filled("&amp;"),
+        filled("<a href='javascript:x'>"),
+        "<a " + " ".join(f"a{number}=1" for number in range(SIZE // 10)) + " href=y>",
+        "<a href='" + "x" * SIZE + "'>",
+        "<a href='data:," + "x" * SIZE + "'>",
+        "<base href='" + "x" * SIZE + "'>",
+        "<meta name=robots content='" + "x" * SIZE + "'>",
+        "<html lang='" + "x" * SIZE + "'>",
+    ],
+    ids=lambda html: html[:20],
+)
+def test_a_page_made_to_be_slow_is_not(html):
+    assert extract(("<a href=/first>x</a>" + html).encode(), HTML, PAGE).links in (
+        ["http://example.com/first"],
+        ["http://example.com/first", "http://example.com/dir/y"],
+    )
+
+
+def test_a_million_links_are_looked_at_no_further_than_needed():
+    html = "<a href=x>" * 1_000_000 + "<a href=/last>x</a>"
+    assert links(html) == ["http://example.com/dir/x"]
+    html = "<a href=x>" * (MAX_ANCHORS - 1) + "<a href=/last>x</a><a href=/after>x</a>"
+    assert links(html) == ["http://example.com/dir/x", "http://example.com/last"]
+
+
+def test_bytes_that_are_no_text_are_read_around():
+    body = b'<a href="/a">\xff\xfe\x00</a><a href="/\xff\x00b">y</a><title>\x80\x00</title>'
+    found = extract(body, "text/html; charset=utf-8", PAGE)
+    assert found.links == ["http://example.com/a", "http://example.com/%EF%BF%BD%EF%BF%BDb"]
+    assert found.title == "\ufffd\ufffd"

@@ -14,8 +14,8 @@ from shared.logs import configure_logs
 from tests.support.log_settings import restored_logs
 from worker.delivery import Delivery, parse_delivery
 from worker.execution import Execution
+from worker.families import DURATION_BOUNDS_S
 from worker.observers import (
-    DURATION_BOUNDS_S,
     LONGEST_JOBTYPE,
     MOST_JOBTYPES,
     OTHER_JOBTYPES,

@@ -72,7 +72,7 @@ async def test_the_parse_job_fits_its_handler(monkeypatch, context):
     await run(monkeypatch, context, page())
     (child,) = context.children
     handler_of_parse = make_handler("parse", parse)
-    assert handler_of_parse.arguments(child.args, context) == [*child.args, context]
+    assert handler_of_parse.arguments(child.args, context) == [*child.args, context, None]
 
 
 async def test_a_repeat_makes_the_same_parse_job(monkeypatch, context):
@@ -85,27 +85,6 @@ async def test_a_repeat_makes_the_same_parse_job(monkeypatch, context):
     first, second = context.children[0], repeated.children[0]
     assert first.jid == second.jid
     assert first.to_wire()["custom"] == second.to_wire()["custom"]
-
-
-def test_a_body_is_cut_to_what_is_parsed():
-    job = handler.parse_job(page(body=b"x" * 11), "fetch-0001", truncate_bytes=10)
-    assert (unpack(job.args[4]), job.args[5]) == (b"x" * 10, True)
-    job = handler.parse_job(page(body=b"x" * 10), "fetch-0001", truncate_bytes=10)
-    assert (unpack(job.args[4]), job.args[5]) == (b"x" * 10, False)
-
-
-def test_a_page_that_was_cut_while_it_was_read_says_so():
-    assert handler.parse_job(page(is_truncated=True), "fetch-0001", 10).args[5] is True
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"status": 404}, {"status": 403}, {"content_type": "application/pdf"}],
-)
-def test_what_is_not_parsed_is_recorded_without_its_body(changes):
-    job = handler.parse_job(page(**changes), "fetch-0001", 1)
-    assert unpack(job.args[4]) == b""
-    assert job.args[5] is False
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
-"""The parse job: the record that follows from its arguments."""
+"""The parse job: the record and the message that follow from its arguments."""
 
 from typing import Any
 
 import pytest
 
+from shared.crawl.messages import PageOfCrawl, ParsedMessage
+from shared.errors import ConfigError
+from shared.jobs import encode_job
 from worker.bodies import pack
 from worker.context import JobContext
-from worker.handlers.parse import parse
+from worker.handlers.parse import MAX_LINKS_LENGTH, parse
+from worker.html import MAX_CRAWLED_LINKS, MAX_LINKS
 from worker.outcomes import Dead
 from worker.testing import make_delivery
 
@@ -40,6 +44,7 @@ async def test_a_page_becomes_one_record_under_the_id_of_its_fetch_job(context):
             "status": 200,
             "content_type": "text/html",
             "title": "Home",
+            "language": None,
             "links": ["http://www.example.com/dir/a"],
             "is_truncated": False,
             "fetched_at": "2026-11-16T12:00:00Z",
@@ -74,3 +79,135 @@ async def test_arguments_that_mean_nothing_are_dead(context, changes, says):
     with pytest.raises(Dead, match=says):
         await parse(**arguments(**changes), context=context)
     assert context.records == []
+
+
+async def test_without_a_sink_a_page_alone_is_an_error():
+    context = JobContext(make_delivery("parse"), can_emit=False)
+    with pytest.raises(ConfigError, match="no sink"):
+        await parse(**arguments(), context=context)
+
+
+URL = "http://www.example.com/dir/"
+KEY = "00ff" * 8
+
+
+def of_crawl(html: str = HTML.decode(), **changes: Any) -> dict[str, Any]:
+    page: dict[str, Any] = {
+        "crawl": 3,
+        "key": KEY,
+        "queue": "crawl.07",
+        "depth": 2,
+        "obeys_nofollow": True,
+        "robots_tag": "",
+    }
+    return arguments(url=URL, body=pack(html.encode()), crawl=PageOfCrawl(**(page | changes)))
+
+
+def message_of(context: JobContext) -> ParsedMessage:
+    (child,) = context.children
+    assert (child.jobtype, child.queue, child.jid) == ("parsed", "crawl.07", "fetch-0001.parsed")
+    assert encode_job(child)
+    return ParsedMessage(**dict(zip(ParsedMessage.model_fields, child.args, strict=True)))
+
+
+async def test_a_page_of_a_crawl_is_recorded_and_its_links_are_sent_to_its_owner(context):
+    await parse(**of_crawl(), context=context)
+    (record,) = context.records
+    assert record["title"] == "Home"
+    assert (record["crawl"], record["depth"], record["is_indexable"]) == (3, 2, True)
+    assert message_of(context) == ParsedMessage(
+        crawl=3, key=KEY, url=URL, depth=2, links=[URL + "a"], error=""
+    )
+
+
+async def test_a_repeat_sends_the_same_message(context):
+    await parse(**of_crawl(), context=context)
+    again = JobContext(
+        make_delivery(
+            "parse",
+            jid="another-jid",
+            custom={"mh": {"id": "fetch-0001.parse", "deliveries": 1}},
+        ),
+        can_emit=True,
+    )
+    await parse(**of_crawl(), context=again)
+    assert message_of(again) == message_of(context)
+    assert again.records == context.records
+
+
+async def test_a_crawl_needs_no_sink():
+    context = JobContext(make_delivery("parse", jid="fetch-0001.parse"), can_emit=False)
+    await parse(**of_crawl(), context=context)
+    assert context.records == []
+    assert message_of(context).links == [URL + "a"]
+
+
+async def test_a_page_is_no_link_of_its_own(context):
+    await parse(**of_crawl('<a href="#x">1</a><a href="">2</a><a href="/b">3</a>'), context=context)
+    assert message_of(context).links == ["http://www.example.com/b"]
+
+
+FREE, MARKED = "http://www.example.com/free", "http://www.example.com/marked"
+LINKS = '<a href="/free">1</a><a href="/marked" rel="ugc nofollow">2</a>'
+META = '<meta name="robots" content="nofollow">'
+
+
+@pytest.mark.parametrize(
+    ("html", "changes", "links"),
+    [
+        (LINKS, {}, [FREE]),
+        (META + LINKS, {}, []),
+        (LINKS, {"robots_tag": "nofollow"}, []),
+        (LINKS, {"robots_tag": "none"}, []),
+        (LINKS, {"robots_tag": "otherbot: nofollow"}, [FREE]),
+        (LINKS, {"robots_tag": "noindex"}, [FREE]),
+        (LINKS, {"obeys_nofollow": False}, [FREE, MARKED]),
+        (META + LINKS, {"obeys_nofollow": False, "robots_tag": "none"}, [FREE, MARKED]),
+    ],
+)
+async def test_what_is_not_to_be_followed_is_not_sent(context, html, changes, links):
+    await parse(**of_crawl(html, **changes), context=context)
+    assert message_of(context).links == links
+    assert context.records[0]["links"] == [FREE, MARKED]
+
+
+@pytest.mark.parametrize(
+    ("html", "robots_tag"),
+    [
+        ('<meta name="robots" content="noindex"><title>Home</title>', ""),
+        ("<title>Home</title>", "noindex"),
+    ],
+)
+async def test_a_page_that_is_not_to_be_indexed_has_no_title_in_its_record(
+    context, html, robots_tag
+):
+    await parse(**of_crawl(html, robots_tag=robots_tag, obeys_nofollow=False), context=context)
+    (record,) = context.records
+    assert (record["is_indexable"], record["title"]) == (False, None)
+
+
+async def test_a_page_that_cannot_be_parsed_is_an_answer_too(context):
+    await parse(**(of_crawl() | {"body": "not base64 of zstd"}), context=context)
+    assert message_of(context) == ParsedMessage(
+        crawl=3, key=KEY, url=URL, depth=2, links=[], error="not parsed: bad body"
+    )
+    assert context.records == []
+
+
+async def test_a_url_that_is_none_is_an_answer_too(context):
+    await parse(**(of_crawl() | {"final_url": "ftp://x/"}), context=context)
+    assert message_of(context).error == "not parsed: bad URL"
+
+
+async def test_a_crawl_gets_more_links_than_the_record_but_not_all(context):
+    html = "".join(f"<a href=/{number}>x</a>" for number in range(MAX_CRAWLED_LINKS + 1))
+    await parse(**of_crawl(html), context=context)
+    assert len(message_of(context).links) == MAX_CRAWLED_LINKS
+    assert len(context.records[0]["links"]) == MAX_LINKS
+
+
+async def test_a_message_is_bounded_in_bytes(context):
+    html = f"<base href='/{'x' * 4000}/'>" + "".join(f"<a href={n}>x</a>" for n in range(5000))
+    await parse(**of_crawl(html), context=context)
+    sent = message_of(context).links
+    assert MAX_LINKS_LENGTH - 5000 < sum(map(len, sent)) <= MAX_LINKS_LENGTH

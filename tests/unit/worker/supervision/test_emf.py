@@ -11,7 +11,8 @@ import pytest
 
 from tests.support.service_status import child, service, stage, turn
 from tests.support.virtual_time import run_in_virtual_time
-from worker.figures import STAGE_JOBS, filled
+from worker.families import filled
+from worker.figures import STAGE_JOBS
 from worker.link import FIGURES_S, Figures, Sample
 from worker.supervision.cloudwatch import stage_lines, write_stage_lines
 from worker.supervision.emf import StageLine, emf_line

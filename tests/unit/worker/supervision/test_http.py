@@ -13,7 +13,8 @@ import pytest
 
 from shared.errors import ConfigError
 from tests.support.service_status import STARTED_AT, child, service, stage, turn
-from worker.figures import IN_HAND, single
+from worker.families import single
+from worker.figures import IN_HAND
 from worker.link import Figures
 from worker.supervision.http import make_app, open_listener, serve_http
 from worker.supervision.metrics import ServiceMetrics

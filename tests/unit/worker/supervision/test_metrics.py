@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.service_status import STARTED_AT, child, service, stage, turn
 from worker import figures
+from worker.families import family, filled, single
 from worker.figures import (
     IN_HAND,
     JOB_DURATION,
@@ -17,9 +18,6 @@ from worker.figures import (
     LOOP_LAG,
     ROUND_TRIP,
     STAGE_JOBS,
-    family,
-    filled,
-    single,
 )
 from worker.link import Family, Figures, Sample
 from worker.supervision import metrics

@@ -1,0 +1,277 @@
+"""What can be done with crawls, for the routes. Everything here raises Problem.
+
+Several processes of the service, and the workers, use the same store at the same time.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+from api.crawls import views
+from api.crawls.census import Census
+from api.crawls.dry_run import NOT_LOOKED_AT, DryRun
+from api.crawls.files import check_files, read_scope
+from api.crawls.model import (
+    CrawlChange,
+    CrawlPage,
+    CrawlRequest,
+    CrawlView,
+    DomainList,
+    DomainOrder,
+    DomainRuleView,
+    DryRunAnswer,
+    DryRunRequest,
+    ErrorList,
+    PurgeOrdered,
+    UrlPage,
+)
+from api.crawls.orders import CrawlAction, carry_out, refuse_if_ending
+from api.crawls.paging import cursor, not_a_cursor, read_cursor
+from api.crawls.rates import Rates
+from api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
+from api.crawls.store import CrawlStore, Readers, open_store
+from api.problems import Problem, unprocessable
+from shared.crawl.states import CrawlState, UrlState
+from shared.errors import InvalidUrl
+from shared.settings import CrawlSettings
+from shared.state.model import Crawl, CrawlEnds, DomainRule, KeyConflict, Layout, UrlRow
+from shared.state.protocol import ControlStore
+from shared.urls import parse_host, registrable_domain, shard_of_domain
+
+MAX_NOTES = 20
+
+
+class CrawlDesk:
+    """State: the last looks at the crawls' counters, and the count of those that ended."""
+
+    def __init__(self, store: CrawlStore, files: Path | None) -> None:
+        self._store = store
+        self._files = files
+        self._rates = Rates()
+        self._census = Census()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    # Start
+
+    async def start(
+        self, request: CrawlRequest, seeds: Sequence[Seed], idempotency_key: str | None
+    ) -> tuple[Crawl, bool]:
+        """The crawl, and whether it is new. What a request with the same key began and did not
+        end is ended here: seeds that are there twice are taken once."""
+        spec = request.spec()
+        await self._store.aside(partial(check_files, self._files, spec))
+
+        def create(control: ControlStore) -> tuple[Crawl, bool]:
+            crawl, is_new = control.create_crawl(
+                spec, time.time(), idempotency_key, request.fingerprint()
+            )
+            if crawl.has_all_seeds or crawl.state is not CrawlState.STARTING:
+                return crawl, is_new
+            self._add(control, crawl.id, seeds)
+            if spec.seed_file is None and not request.more_seeds:
+                control.all_seeds_added(crawl.id)
+            return crawl, is_new
+
+        try:
+            return await self._store.control(create)
+        except KeyConflict:
+            raise unprocessable(
+                "this Idempotency-Key was used for a different request", field="Idempotency-Key"
+            ) from None
+
+    async def dry_run(self, request: DryRunRequest) -> DryRunAnswer:
+        check_seeds(request.seeds)
+        scope = await self._store.aside(partial(read_scope, self._files, request))
+
+        def look(control: ControlStore) -> tuple[Layout, list[DomainRule]]:
+            return self._store.layout(control), control.rules()
+
+        layout, rules = await self._store.control(look)
+        blocked = {rule.domain for rule in rules if rule.is_blocked and rule.crawl is None}
+        seeds = urls_among(request.seeds or request.urls)
+        run = DryRun(scope, seeds, layout.shards, blocked)
+        # A thousand URLs against a thousand patterns would hold up everybody else.
+        judged = await self._store.aside(lambda: list(run.judge(request.urls)))
+        return DryRunAnswer(urls=judged, not_looked_at=NOT_LOOKED_AT)
+
+    # Seeds
+
+    async def open_for_seeds(self, crawl: int) -> None:
+        refuse_if_ending(await self._store.control(lambda control: control.crawl(crawl)))
+
+    async def add_seeds(self, crawl: int, seeds: Sequence[Seed]) -> Mapping[int, Problem]:
+        """Those that were not stored, by their place: none or all."""
+
+        def add(control: ControlStore) -> None:
+            refuse_if_ending(control.crawl(crawl))
+            try:
+                self._add(control, crawl, seeds)
+            except CrawlEnds:
+                # Since the look before.
+                refuse_if_ending(control.crawl(crawl))
+                raise
+
+        try:
+            await self._store.control(add)
+        except Problem as problem:
+            return dict.fromkeys(range(len(seeds)), problem)
+        return {}
+
+    async def end_seeds(self, crawl: int) -> None:
+        """No more will come; those of a file are ended by who reads it."""
+
+        def end(control: ControlStore) -> None:
+            found = control.crawl(crawl)
+            if found.spec.seed_file is None and not found.has_all_seeds:
+                control.all_seeds_added(crawl)
+
+        await self._store.control(end)
+
+    def _add(self, control: ControlStore, crawl: int, seeds: Sequence[Seed]) -> None:
+        if seeds:
+            # The layout at this moment: it may have changed since the request came.
+            control.add_seeds(crawl, by_shard(seeds, self._store.layout(control).shards))
+
+    # Looks
+
+    async def page(self, after: str | None, limit: int, state: CrawlState | None) -> CrawlPage:
+        after_id = read_cursor(after, 1)[0] if after else 0
+        found = await self._store.control(lambda control: control.crawls(after_id, limit, state))
+        return CrawlPage(
+            crawls=[views.summary(crawl) for crawl in found],
+            next=cursor(found[-1].id) if len(found) == limit else None,
+        )
+
+    async def view(self, crawl: int) -> CrawlView:
+        told = await self._store.control(lambda control: self._told(control, crawl))
+        counters = await self._counters(crawl)
+        now = asyncio.get_running_loop().time()
+        is_live = not told.crawl.state.is_final
+        pages_per_s = self._rates.look(crawl, counters["pages"], now) if is_live else None
+        return views.view(told, counters, pages_per_s, time.time())
+
+    def _told(self, control: ControlStore, crawl: int) -> views.Told:
+        layout = self._store.layout(control)
+        return views.Told(
+            crawl=control.crawl(crawl),
+            members=len(control.members()),
+            owned_shards=sum(
+                lease.is_live for lease in control.leases() if lease.shard < layout.shards
+            ),
+            shards=layout.shards,
+            seeds_waiting=control.seeds_waiting(crawl),
+            rules=[rule for rule in control.rules() if rule.crawl == crawl],
+            notes=control.notes(crawl, MAX_NOTES),
+        )
+
+    async def _counters(self, crawl: int) -> dict[str, int]:
+        return await self._store.shards(
+            lambda readers, layout: views.summed(
+                reader.counters(crawl) for _, reader in readers.each(layout)
+            )
+        )
+
+    async def urls(self, crawl: int, state: UrlState, after: str | None, limit: int) -> UrlPage:
+        """Shard after shard, in each by their numbers."""
+        await self._require(crawl)
+        place = read_cursor(after, 3) if after else None
+
+        def read(readers: Readers, layout: Layout) -> UrlPage:
+            if place is not None and place[0] != layout.generation:
+                raise not_a_cursor("the shards were arranged anew since")
+            first, after_id = place[1:] if place is not None else (0, 0)
+            rows: list[UrlRow] = []
+            for shard, reader in readers.each(layout, first):
+                since = after_id if shard == first else 0
+                rows += reader.urls(crawl, state, since, limit - len(rows))
+                if len(rows) == limit:
+                    return _url_page(rows, cursor(layout.generation, shard, rows[-1].id))
+            return _url_page(rows, None)
+
+        return await self._store.shards(read)
+
+    async def errors(self, crawl: int) -> ErrorList:
+        await self._require(crawl)
+        groups = await self._store.shards(
+            lambda readers, layout: [
+                group for _, reader in readers.each(layout) for group in reader.errors(crawl)
+            ]
+        )
+        return ErrorList(errors=views.errors(groups))
+
+    async def states(self) -> dict[CrawlState, int]:
+        return await self._store.control(self._census.count)
+
+    # Orders
+
+    async def change(self, crawl: int, action: CrawlAction) -> CrawlChange:
+        changed = await self._store.control(
+            lambda control: carry_out(control, crawl, action, time.time())
+        )
+        return views.change(changed, await self._counters(crawl))
+
+    async def set_rule(self, crawl: int | None, domain: str, order: DomainOrder) -> DomainRuleView:
+        rule = DomainRule(crawl, domain_name(domain), order.delay_s, order.is_blocked)
+
+        def set_it(control: ControlStore) -> None:
+            if crawl is not None:
+                refuse_if_ending(control.crawl(crawl))
+            control.set_rule(rule)
+
+        await self._store.control(set_it)
+        return views.rule_view(rule)
+
+    async def purge(self, crawl: int, domain: str) -> PurgeOrdered:
+        name = domain_name(domain)
+
+        def order(control: ControlStore) -> int:
+            refuse_if_ending(control.crawl(crawl))
+            shard = shard_of_domain(name, self._store.layout(control).shards)
+            control.order_purge(shard, crawl, name)
+            return shard
+
+        return PurgeOrdered(domain=name, shard=await self._store.control(order))
+
+    async def domains(self, limit: int) -> DomainList:
+        stored = await self._store.shards(
+            lambda readers, layout: list(
+                chain.from_iterable(
+                    reader.waiting_domains(limit) for _, reader in readers.each(layout)
+                )
+            )
+        )
+        rules = await self._store.control(lambda control: control.rules())
+        return DomainList(domains=views.domains(stored, rules, limit, time.time()))
+
+    async def _require(self, crawl: int) -> None:
+        await self._store.control(lambda control: control.crawl(crawl))
+
+
+async def open_desk(settings: CrawlSettings) -> CrawlDesk | None:
+    """None without CRAWL_STATE. Raises StateError."""
+    if settings.state is None:
+        return None
+    return CrawlDesk(await open_store(settings.state, settings.shards), settings.files)
+
+
+def domain_name(text: str) -> str:
+    """A registrable domain, as the state store names it. Raises Problem."""
+    try:
+        host = parse_host(text)
+    except InvalidUrl as error:
+        raise unprocessable(str(error), field="domain") from None
+    domain = registrable_domain(host)
+    if domain != host:
+        raise unprocessable(
+            f"orders are for whole registrable domains: {domain}", field="domain", domain=domain
+        )
+    return domain
+
+
+def _url_page(rows: Sequence[UrlRow], following: str | None) -> UrlPage:
+    return UrlPage(urls=list(map(views.url_view, rows)), next=following)

@@ -1,0 +1,48 @@
+"""Files of the operator's that a crawl names. They are read by the workers; here it is seen to
+that they are there and, where they are rules, that they can be read."""
+
+from pathlib import Path
+
+from api.problems import Problem, unprocessable
+from shared.crawl.exclusions import Exclusions
+from shared.crawl.scope import Scope
+from shared.crawl.spec import CrawlSpec
+
+
+def check_files(directory: Path | None, spec: CrawlSpec) -> None:
+    """Raises Problem."""
+    if spec.seed_file is not None:
+        _existing(directory, spec.seed_file, "seed_file")
+    read_scope(directory, spec)
+
+
+def read_scope(directory: Path | None, spec: CrawlSpec) -> Scope:
+    """Raises Problem."""
+    try:
+        return Scope(spec.scope, _read_exclusions(directory, spec.exclusions_file))
+    except ValueError as error:
+        raise unprocessable(f"scope.{error}", field="scope") from None
+
+
+def _read_exclusions(directory: Path | None, name: str | None) -> Exclusions:
+    if name is None:
+        return Exclusions()
+    path = _existing(directory, name, "exclusions_file")
+    try:
+        with path.open(encoding="utf-8") as lines:
+            return Exclusions.parse(lines)
+    except (OSError, ValueError) as error:
+        raise unprocessable(f"exclusions_file: {name}: {error}", field="exclusions_file") from None
+
+
+def _existing(directory: Path | None, name: str, field: str) -> Path:
+    if directory is None:
+        raise unprocessable(f"{field}: CRAWL_FILES is not set", field=field)
+    path = directory / name
+    if not path.is_file():
+        raise _missing(name, field)
+    return path
+
+
+def _missing(name: str, field: str) -> Problem:
+    return unprocessable(f"{field}: there is no file {name!r} in CRAWL_FILES", field=field)

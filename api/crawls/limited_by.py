@@ -1,0 +1,117 @@
+"""What limits a crawl now, in one sentence for people. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shared.crawl.states import CrawlState
+from shared.state.model import Crawl
+
+NO_WORKER = "no worker with the stage crawl is running"
+
+
+@dataclass(slots=True, frozen=True)
+class OwnerFigures:
+    """What the workers that crawl say of themselves, all together."""
+
+    slots: int
+    slots_in_use: int
+    # Domains with URLs waiting that may be visited now, and those whose time has not come.
+    ready_domains: int
+    waiting_domains: int
+    is_parse_behind: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Situation:
+    """`counters` are summed over the shards."""
+
+    counters: Mapping[str, int]
+    members: int
+    shards: int
+    owned_shards: int
+    seeds_waiting: int
+    # None: nobody has said.
+    figures: OwnerFigures | None = None
+
+    @property
+    def in_flight(self) -> int:
+        return self.counters["claimed"] + self.counters["parsing"]
+
+
+def limited_by(crawl: Crawl, situation: Situation) -> str:
+    match crawl.state:
+        case CrawlState.STARTING:
+            return _starting(crawl, situation)
+        case CrawlState.RUNNING:
+            return _running(crawl, situation)
+        case CrawlState.PAUSED:
+            return _paused(situation)
+        case CrawlState.STOPPING:
+            return _stopping(situation)
+        case _:
+            return "it has ended"
+
+
+def _starting(crawl: Crawl, situation: Situation) -> str:
+    if not crawl.has_all_seeds and crawl.spec.seed_file is None:
+        return f"more seeds are awaited: POST /crawls/{crawl.id}/seeds?last=true ends them"
+    if not situation.members:
+        return NO_WORKER
+    if not crawl.has_all_seeds:
+        return f"the seed file is being read: {crawl.seed_file_lines} lines so far"
+    if situation.seeds_waiting:
+        return f"seeds are being taken: {situation.seeds_waiting} batches wait"
+    return "it is about to start"
+
+
+def _paused(situation: Situation) -> str:
+    if situation.in_flight:
+        return f"paused; {situation.in_flight} URLs are still in flight"
+    return "paused"
+
+
+def _stopping(situation: Situation) -> str:
+    if not situation.members:
+        return f"{NO_WORKER}: there is nobody to end it"
+    if situation.in_flight:
+        return f"stopping: {situation.in_flight} URLs in flight are awaited"
+    return "it is about to end"
+
+
+def _running(crawl: Crawl, situation: Situation) -> str:
+    if not situation.members:
+        return NO_WORKER
+    most = crawl.spec.limits.pages
+    if most is not None and situation.counters["pages"] >= most:
+        return f"limit pages: all {most} are fetched"
+    if situation.owned_shards < situation.shards:
+        unowned = situation.shards - situation.owned_shards
+        return f"{unowned} of {situation.shards} shards have no owner yet"
+    if not situation.counters["queued"]:
+        return _nothing_queued(situation)
+    if situation.figures is not None:
+        return _by_figures(situation.figures)
+    return f"politeness or slots: {situation.counters['queued']} URLs wait"
+
+
+def _nothing_queued(situation: Situation) -> str:
+    counters = situation.counters
+    if counters["claimed"]:
+        return f"the last {counters['claimed']} URLs known are being fetched"
+    if counters["parsing"]:
+        return f"waiting for parse: {counters['parsing']} pages"
+    if counters["outgoing"]:
+        return f"links on their way between shards: {counters['outgoing']} batches"
+    if situation.seeds_waiting:
+        return f"seeds are being taken: {situation.seeds_waiting} batches wait"
+    return "nothing is left: it is about to end"
+
+
+def _by_figures(figures: OwnerFigures) -> str:
+    if figures.is_parse_behind:
+        return "waiting for parse: fetching is held back until it has caught up"
+    if figures.slots_in_use >= figures.slots:
+        return f"slots: all {figures.slots} are in use"
+    if not figures.ready_domains:
+        return f"politeness: {figures.waiting_domains} domains, all waiting for their next time"
+    return f"nothing: {figures.ready_domains} domains are ready, and slots are free"

@@ -1,0 +1,35 @@
+"""Cursors: where a listing goes on, as text that means nothing to who carries it. Pure."""
+
+import re
+from base64 import b64decode, urlsafe_b64encode
+
+from api.problems import Problem, unprocessable
+
+MAX_CURSOR_LENGTH = 200
+# Of SQLite.
+MAX_ID = 2**63 - 1
+_NUMBERS = re.compile(rb"[0-9]{1,19}(?:\.[0-9]{1,19})*")
+
+
+def cursor(*numbers: int) -> str:
+    text = ".".join(map(str, numbers))
+    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+def read_cursor(text: str, count: int) -> tuple[int, ...]:
+    """So many numbers. Raises Problem."""
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        decoded = b64decode(padded, altchars=b"-_", validate=True)
+    except ValueError:
+        raise not_a_cursor() from None
+    if not _NUMBERS.fullmatch(decoded):
+        raise not_a_cursor()
+    numbers = tuple(map(int, decoded.split(b".")))
+    if len(numbers) != count or max(numbers) > MAX_ID:
+        raise not_a_cursor()
+    return numbers
+
+
+def not_a_cursor(why: str = "it is none that this listing has given") -> Problem:
+    return unprocessable(f"the cursor is of no use: {why}; leave it out to begin", field="cursor")

@@ -1,0 +1,263 @@
+"""The routes of crawls, and of the domains that they visit."""
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from pydantic import BaseModel
+
+from api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
+from api.crawls.desk import CrawlDesk
+from api.crawls.model import (
+    CrawlChange,
+    CrawlPage,
+    CrawlRequest,
+    CrawlStarted,
+    CrawlView,
+    DomainList,
+    DomainOrder,
+    DomainRuleView,
+    DryRunAnswer,
+    DryRunRequest,
+    ErrorList,
+    PurgeOrdered,
+    UrlPage,
+    UrlStateName,
+)
+from api.crawls.orders import CrawlAction
+from api.crawls.paging import MAX_CURSOR_LENGTH, MAX_ID
+from api.crawls.seeds import Seed, check_seeds, json_line, plain_line
+from api.guard import Visit
+from api.intake import Model, checked
+from api.keys import Key
+from api.parts import Parts, pay, pay_now
+from api.problems import Problem, too_large
+from api.routes import MAX_WHICH_BYTES, NDJSON, STREAM_BYTES, AcceptedLines, parts_of
+from api.stream import LineStream, ReadLine
+from shared.crawl.states import CrawlState, UrlState
+from shared.urls import MAX_HOST_LENGTH
+
+STORE_GONE = "the state of the crawls cannot be written"
+NO_CRAWLS = "there are no crawls here: CRAWL_STATE is not set"
+# A JSON document in place of lines would be refused line by line.
+NOT_LINES = "application/json"
+
+router = APIRouter(tags=["crawls"])
+
+
+def desk_of(request: Request) -> CrawlDesk:
+    desk = parts_of(request).crawls
+    if desk is None:
+        raise Problem(501, NO_CRAWLS)
+    return desk
+
+
+Desk = Annotated[CrawlDesk, Depends(desk_of)]
+CrawlId = Annotated[int, Path(ge=1, le=MAX_ID)]
+Domain = Annotated[
+    str, Path(min_length=1, max_length=MAX_HOST_LENGTH, description="a registrable domain")
+]
+Cursor = Annotated[str | None, Query(min_length=1, max_length=MAX_CURSOR_LENGTH)]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+def reads(model: type[BaseModel]) -> dict[str, Any]:
+    """The OpenAPI of a body that the route reads itself, whatever its content type says."""
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+@router.post(
+    "/crawls",
+    status_code=201,
+    response_model=CrawlStarted,
+    openapi_extra=reads(CrawlRequest),
+    responses={
+        200: {"model": CrawlStarted, "description": "An earlier request with this key started it"}
+    },
+)
+async def start_crawl(
+    request: Request,
+    desk: Desk,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=200,
+            pattern=r"^[!-~]+$",
+            description="Requests with the same one and the same body start one crawl",
+        ),
+    ] = None,
+) -> Response:
+    """Start a crawl. Up to 10,000 seeds stand in the request; if one of them is not in order, no
+    crawl is started. More can follow as lines."""
+    key: Key = request.scope["key"]
+    wanted = await _read(request, CrawlRequest)
+    seeds = check_seeds(wanted.seeds)
+    pay_now(key, max(1, len(seeds)))
+    # Of whom the key is: another one's requests are none of theirs.
+    name = None if idempotency_key is None else f"{key.name}:{idempotency_key}"
+    crawl, is_new = await desk.start(wanted, seeds, name)
+    started = CrawlStarted(id=crawl.id, state=crawl.state, seeds=len(seeds))
+    headers = {"location": f"/crawls/{crawl.id}"}
+    if not is_new:
+        headers["idempotent-replayed"] = "true"
+    return Response(
+        started.model_dump_json(), 201 if is_new else 200, headers, media_type="application/json"
+    )
+
+
+@router.post("/crawls/dry-run", openapi_extra=reads(DryRunRequest))
+async def dry_run(request: Request, desk: Desk) -> DryRunAnswer:
+    """What a crawl would do with URLs, and why. Nothing is fetched, and nothing is kept."""
+    return await desk.dry_run(await _read(request, DryRunRequest))
+
+
+@router.get("/crawls")
+async def get_crawls(
+    desk: Desk, cursor: Cursor = None, limit: Limit = 100, state: CrawlState | None = None
+) -> CrawlPage:
+    """The newest first."""
+    return await desk.page(cursor, limit, state)
+
+
+@router.get("/crawls/{crawl:int}")
+async def get_crawl(crawl: CrawlId, desk: Desk) -> CrawlView:
+    """How far it is, and what limits it now."""
+    return await desk.view(crawl)
+
+
+@router.get("/crawls/{crawl:int}/urls")
+async def get_urls(
+    crawl: CrawlId, desk: Desk, state: UrlStateName, cursor: Cursor = None, limit: Limit = 100
+) -> UrlPage:
+    """Its URLs that are in one state, in no order that means anything."""
+    return await desk.urls(crawl, UrlState[state.upper()], cursor, limit)
+
+
+@router.get("/crawls/{crawl:int}/errors")
+async def get_errors(crawl: CrawlId, desk: Desk) -> ErrorList:
+    """Why URLs failed, were left out or are tried again."""
+    return await desk.errors(crawl)
+
+
+@router.post(
+    "/crawls/{crawl:int}/seeds",
+    status_code=202,
+    response_model=AcceptedLines,
+    openapi_extra={
+        "requestBody": {
+            "content": {
+                "text/plain": {
+                    "schema": {"type": "string"},
+                    "example": "https://example.com/\nhttps://example.org/\n",
+                },
+                "application/x-ndjson": {
+                    "schema": {"type": "string"},
+                    "example": '{"url": "https://example.com/"}\n',
+                },
+            },
+        }
+    },
+)
+async def add_seeds(
+    crawl: CrawlId,
+    request: Request,
+    desk: Desk,
+    last: Annotated[bool, Query(description="No more will come: the crawl may start")] = False,
+) -> Response:
+    """Seeds of any number, one a line: plain URLs, or NDJSON. Each line stands for itself, and the
+    answer names those that were refused. May be packed (Content-Encoding: gzip or zstd)."""
+    parts = parts_of(request)
+    visit: Visit = request.scope["visit"]
+    parts.refuse_if_draining()
+    if visit.content_type == NOT_LINES:
+        raise Problem(415, "seeds come as lines: send text/plain or application/x-ndjson")
+    read_line = json_line if visit.content_type in NDJSON else plain_line
+    await desk.open_for_seeds(crawl)
+    result = await _take_lines(request, parts, desk, crawl, read_line)
+    if last:
+        await desk.end_seeds(crawl)
+    return Response(orjson.dumps(result), 202, media_type="application/json")
+
+
+async def _take_lines(
+    request: Request, parts: Parts, desk: CrawlDesk, crawl: int, read_line: ReadLine[Seed]
+) -> dict[str, Any]:
+    key: Key = request.scope["key"]
+    visit: Visit = request.scope["visit"]
+    unpack = unpacker(visit.content_encoding)
+    with parts.bulk.hold(STREAM_BYTES), parts.stoppable() as stop:
+        stream = LineStream(
+            lambda seeds: desk.add_seeds(crawl, seeds),
+            read_line,
+            lambda count: pay(key, count, stop),
+            stop,
+            STORE_GONE,
+        )
+        report = await stream.take(
+            Chunks(request.receive, stop), unpack, Lines(parts.settings.max_line_bytes)
+        )
+    return report.result()
+
+
+@router.post("/crawls/{crawl:int}/pause", status_code=202)
+async def pause_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+    """No new URL is fetched; what is in flight is finished."""
+    return await desk.change(crawl, CrawlAction.PAUSE)
+
+
+@router.post("/crawls/{crawl:int}/resume", status_code=202)
+async def resume_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+    """Go on after a pause."""
+    return await desk.change(crawl, CrawlAction.RESUME)
+
+
+@router.post("/crawls/{crawl:int}/cancel", status_code=202)
+async def cancel_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+    """End it: what is in flight is finished, what waits is dropped."""
+    return await desk.change(crawl, CrawlAction.CANCEL)
+
+
+# Domains
+
+
+@router.put("/crawls/{crawl:int}/domains/{domain}", openapi_extra=reads(DomainOrder))
+async def order_for_crawl(
+    crawl: CrawlId, domain: Domain, request: Request, desk: Desk
+) -> DomainRuleView:
+    """How this crawl is to treat a domain. It replaces what was said before."""
+    return await desk.set_rule(crawl, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
+
+
+@router.put("/domains/{domain}", openapi_extra=reads(DomainOrder))
+async def order_for_all(domain: Domain, request: Request, desk: Desk) -> DomainRuleView:
+    """How all crawls are to treat a domain. It replaces what was said before; what is said for one
+    crawl comes first there."""
+    return await desk.set_rule(None, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
+
+
+@router.delete("/crawls/{crawl:int}/domains/{domain}/queued", status_code=202)
+async def purge_domain(crawl: CrawlId, domain: Domain, desk: Desk) -> PurgeOrdered:
+    """Drop what waits of a domain. The worker that owns it will do so."""
+    return await desk.purge(crawl, domain)
+
+
+@router.get("/domains")
+async def get_domains(desk: Desk, limit: Limit = 100) -> DomainList:
+    """The domains of all crawls with most URLs waiting."""
+    return await desk.domains(limit)
+
+
+async def _read(request: Request, model: type[Model], limit: int | None = None) -> Model:
+    """The body, which may be packed, as a model."""
+    parts = parts_of(request)
+    visit: Visit = request.scope["visit"]
+    parts.refuse_if_draining()
+    most = limit or parts.settings.max_body_bytes
+    announced = visit.content_length
+    if announced is not None and announced > most:
+        raise too_large("the body", most)
+    with parts.bulk.hold(most if announced is None or visit.content_encoding else announced):
+        packed = await read_body(request.receive, most)
+        return checked(model, unpack_whole(packed, visit.content_encoding, most), "body")

@@ -1,0 +1,93 @@
+"""The state store, asked from the event loop: in threads of its own, because SQLite waits for disks
+and for other processes."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from api.problems import Problem, unavailable
+from shared.state.database import StateError
+from shared.state.directory import open_control, open_reader
+from shared.state.model import Layout, NoSuchCrawl
+from shared.state.protocol import ControlStore, ShardReader
+
+Answer = TypeVar("Answer")
+
+
+class Readers:
+    """State: the shards of one generation that are open. Used in one thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._generation = 0
+        self._open: dict[int, ShardReader] = {}
+
+    def each(self, layout: Layout, first: int = 0) -> Iterator[tuple[int, ShardReader]]:
+        """Those from a shard on that anything was ever written to, with their numbers."""
+        if layout.generation != self._generation:
+            self.close()
+            self._generation = layout.generation
+        for shard in range(first, layout.shards):
+            reader = self._open.get(shard)
+            if reader is None:
+                reader = open_reader(self._directory, layout.generation, shard)
+                if reader is None:
+                    continue
+                self._open[shard] = reader
+            yield shard, reader
+
+    def close(self) -> None:
+        for reader in self._open.values():
+            reader.close()
+        self._open.clear()
+
+
+class CrawlStore:
+    """State: the control store with its thread, and the shards with theirs: whoever reads much of
+    them does not hold up what is written."""
+
+    def __init__(self, directory: Path, shards: int, control: ControlStore) -> None:
+        self._shards = shards
+        self._control = control
+        self._readers = Readers(directory)
+        self._control_thread = ThreadPoolExecutor(1, "crawl-control")
+        self._reading_thread = ThreadPoolExecutor(1, "crawl-shards")
+
+    async def control(self, ask: Callable[[ControlStore], Answer]) -> Answer:
+        """What the control store answers. Raises Problem."""
+        return await _answered(self._control_thread, lambda: ask(self._control))
+
+    async def shards(self, ask: Callable[[Readers, Layout], Answer]) -> Answer:
+        """What is found in the shards. Raises Problem."""
+        layout = await self.control(self.layout)
+        return await _answered(self._reading_thread, lambda: ask(self._readers, layout))
+
+    async def aside(self, work: Callable[[], Answer]) -> Answer:
+        """Anything else that waits for a disk. Raises Problem."""
+        return await _answered(self._reading_thread, work)
+
+    def layout(self, control: ControlStore) -> Layout:
+        """Called inside `control`."""
+        return control.layout(self._shards)
+
+    async def close(self) -> None:
+        await self.aside(self._readers.close)
+        await self.control(lambda control: control.close())
+        self._control_thread.shutdown(wait=False)
+        self._reading_thread.shutdown(wait=False)
+
+
+async def open_store(directory: Path, shards: int) -> CrawlStore:
+    """Raises StateError."""
+    return CrawlStore(directory, shards, await asyncio.to_thread(open_control, directory))
+
+
+async def _answered(thread: ThreadPoolExecutor, work: Callable[[], Answer]) -> Answer:
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, work)
+    except NoSuchCrawl as error:
+        raise Problem(404, str(error)) from None
+    except StateError as error:
+        raise unavailable(f"the state of the crawls: {error}", retry_after_s=2) from error

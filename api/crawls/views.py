@@ -1,0 +1,201 @@
+"""From what the state store says to what is answered. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from heapq import nlargest
+
+from api.crawls.limited_by import Situation, limited_by
+from api.crawls.model import (
+    CrawlChange,
+    CrawlSummary,
+    CrawlView,
+    DomainRuleView,
+    DomainView,
+    ErrorView,
+    Note,
+    OriginView,
+    UrlView,
+)
+from shared.state.model import (
+    COUNTERS,
+    STATE_COUNTERS,
+    Crawl,
+    DomainRule,
+    ErrorGroup,
+    StoredDomain,
+    UrlRow,
+)
+
+MAX_RULES = 100
+MAX_ORIGINS = 10
+# For the machinery only.
+_HIDDEN = frozenset({"changes", *STATE_COUNTERS})
+
+
+@dataclass(slots=True, frozen=True)
+class Told:
+    """What the control store says of one crawl, all at the same moment."""
+
+    crawl: Crawl
+    members: int
+    owned_shards: int
+    shards: int
+    seeds_waiting: int
+    rules: Sequence[DomainRule]
+    notes: Sequence[tuple[float, str]]
+
+
+def summed(counters: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Those of all shards; all of them, also when there is no shard yet."""
+    total: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
+    for one in counters:
+        total.update(one)
+    return dict(total)
+
+
+def summary(crawl: Crawl) -> CrawlSummary:
+    return CrawlSummary(
+        id=crawl.id,
+        state=crawl.state,
+        reason=crawl.reason,
+        labels=crawl.spec.labels,
+        created_at=_time(crawl.created_at),
+        started_at=_time_or_none(crawl.started_at),
+        ended_at=_time_or_none(crawl.ended_at),
+    )
+
+
+def view(
+    told: Told, counters: Mapping[str, int], pages_per_s: float | None, now: float
+) -> CrawlView:
+    crawl = told.crawl
+    situation = Situation(
+        counters=counters,
+        members=told.members,
+        shards=told.shards,
+        owned_shards=told.owned_shards,
+        seeds_waiting=told.seeds_waiting,
+    )
+    return CrawlView(
+        **summary(crawl).model_dump(),
+        ends_as=crawl.ends_as,
+        limited_by=limited_by(crawl, situation),
+        urls={state: counters[state] for state in STATE_COUNTERS},
+        counters={name: counters[name] for name in COUNTERS if name not in _HIDDEN},
+        pages_per_s=None if pages_per_s is None else round(pages_per_s, 3),
+        mean_pages_per_s=_mean(crawl, counters["pages"], now),
+        has_all_seeds=crawl.has_all_seeds,
+        seeds_waiting=told.seeds_waiting,
+        seed_file_lines=crawl.seed_file_lines,
+        domain_rules=[rule_view(rule) for rule in told.rules[:MAX_RULES]],
+        notes=[Note(at=_time(at), text=text) for at, text in told.notes],
+        spec=crawl.spec,
+    )
+
+
+def _mean(crawl: Crawl, pages: int, now: float) -> float | None:
+    if crawl.started_at is None:
+        return None
+    passed_s = (now if crawl.ended_at is None else crawl.ended_at) - crawl.started_at
+    return round(pages / passed_s, 3) if passed_s > 0 else None
+
+
+def change(crawl: Crawl, counters: Mapping[str, int]) -> CrawlChange:
+    return CrawlChange(
+        id=crawl.id,
+        state=crawl.state,
+        ends_as=crawl.ends_as,
+        in_flight=counters["claimed"] + counters["parsing"],
+        queued=counters["queued"],
+    )
+
+
+def url_view(row: UrlRow) -> UrlView:
+    return UrlView(
+        url=row.url,
+        state=row.state.name.lower(),
+        depth=row.depth,
+        status=row.status,
+        reason=row.reason,
+        attempts=row.attempts,
+        updated_at=_time(row.updated_at),
+    )
+
+
+def errors(groups: Iterable[ErrorGroup]) -> list[ErrorView]:
+    """Those of all shards, one for each reason."""
+    merged: dict[str, ErrorGroup] = {}
+    for group in groups:
+        known = merged.get(group.reason)
+        merged[group.reason] = group if known is None else _both(known, group)
+    ordered = sorted(merged.values(), key=lambda group: (-group.count, group.reason))
+    return [
+        ErrorView(
+            reason=group.reason,
+            count=group.count,
+            sample_url=group.sample_url,
+            first_at=_time(group.first_at),
+            last_at=_time(group.last_at),
+        )
+        for group in ordered
+    ]
+
+
+def _both(one: ErrorGroup, other: ErrorGroup) -> ErrorGroup:
+    return ErrorGroup(
+        reason=one.reason,
+        count=one.count + other.count,
+        sample_url=one.sample_url,
+        first_at=min(one.first_at, other.first_at),
+        last_at=max(one.last_at, other.last_at),
+    )
+
+
+def rule_view(rule: DomainRule) -> DomainRuleView:
+    return DomainRuleView(domain=rule.domain, delay_s=rule.delay_s, is_blocked=rule.is_blocked)
+
+
+def domains(
+    stored: Iterable[StoredDomain], rules: Iterable[DomainRule], limit: int, now: float
+) -> list[DomainView]:
+    """Those of all shards with most URLs waiting; rules are those for all crawls."""
+    by_name = {rule.domain: rule for rule in rules if rule.crawl is None}
+    most = nlargest(limit, stored, key=_queued)
+    return [_domain_view(domain, by_name.get(domain.name), now) for domain in most]
+
+
+def _domain_view(domain: StoredDomain, rule: DomainRule | None, now: float) -> DomainView:
+    origins = nlargest(MAX_ORIGINS, domain.origins, key=lambda origin: origin.queued)
+    return DomainView(
+        domain=domain.name,
+        queued=_queued(domain),
+        next_at=_future(domain.next_at, now),
+        delay_s=rule.delay_s if rule else None,
+        is_blocked=rule is not None and rule.is_blocked,
+        origins=[
+            OriginView(
+                origin=origin.origin,
+                queued=origin.queued,
+                ready_at=_future(origin.ready_at, now),
+            )
+            for origin in origins
+        ],
+    )
+
+
+def _queued(domain: StoredDomain) -> int:
+    return sum(origin.queued for origin in domain.origins)
+
+
+def _future(at: float, now: float) -> datetime | None:
+    return _time(at) if at > now else None
+
+
+def _time(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _time_or_none(at: float | None) -> datetime | None:
+    return None if at is None else _time(at)

@@ -1,0 +1,156 @@
+"""`manyhands crawl`: one crawl to its end, with all that it needs on this machine."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+from rich.console import Console
+
+from cli.api_client import Api, api_client
+from cli.consoles import for_people
+from cli.figures import Look, put_off, why_nothing
+from cli.kept import read_kept
+from cli.order import find_order
+from cli.seeds import UsageError, look_up, read_urls
+from cli.services import (
+    CRAWL_HANDLERS,
+    Place,
+    ServiceFailed,
+    api,
+    broker,
+    variables,
+    worker,
+)
+from cli.stall import AFTER_S
+from cli.stop import INTERRUPTED, stop_by_signals
+from cli.summary import is_good, summary_document, summary_table
+from cli.watch import Display, Watch
+from shared.crawl.spec import CrawlSpec
+
+STAGES = "crawl:1x200 parse:1x80"
+NO_EMAIL = (
+    "--email is missing: the address of whoever answers for the crawl. It is sent with each "
+    "request, so that a site's owner can write to you"
+)
+STOPPING = "stopping: what is being fetched is finished (Ctrl-C again ends at once)"
+# What of the user's own variables is for a crawl.
+PASSED = ("fetch", "allow", "crawl", "pressure")
+SHOWN_PUT_OFF = 3
+
+
+def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What is posted to the API. Raises UsageError."""
+    if not arguments.email:
+        raise UsageError(NO_EMAIL)
+    request: dict[str, Any] = {
+        "contact": arguments.email,
+        "scope": {
+            "within": arguments.within,
+            "max_depth": arguments.max_depth,
+            "exclude": arguments.exclude,
+        },
+        "limits": {"pages": arguments.max_pages},
+        "politeness": {"delay_s": arguments.delay},
+    }
+    try:
+        CrawlSpec(**request)
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = first["msg"].removeprefix("Value error, ")
+        name = "--email" if first["loc"] == ("contact",) else ".".join(map(str, first["loc"]))
+        raise UsageError(f"{name}: {said}") from None
+    return request | {"seeds": [url.text for url in read_urls(arguments.urls)]}
+
+
+async def run_crawl(arguments: argparse.Namespace, prog: str) -> int:
+    console = for_people()
+    request = crawl_request(arguments) if arguments.urls else None
+    await _check_hosts(console, arguments.urls)
+    place = Place(arguments.state.absolute())
+    if request is None and read_kept(place.directory) is None:
+        raise UsageError(f"no URL is given, and {arguments.state} has no crawl to go on with")
+    place.make()
+    with stop_by_signals(lambda: console.print(STOPPING)) as stop:
+        async with (
+            broker(place) as brokers,
+            api(place, brokers, variables("crawl")) as apis,
+        ):
+            order = await find_order(apis.api, arguments.state, request, arguments.output)
+            records = order.kept.records(place.directory, order.id)
+            console.print(f"{order}\nrecords go to {records}")
+            settings = _worker_settings(records)
+            async with (
+                worker(place, brokers, settings) as workers,
+                api_client(workers.url) as worker_api,
+            ):
+                watch = Watch(
+                    apis.api,
+                    worker_api,
+                    order.id,
+                    (brokers.service, apis.service, workers.service),
+                    Display(console, order.kept.request["limits"]["pages"]),
+                )
+                stalls = Stalls(console, apis.api)
+                look = await watch.to_the_end(stop, stalls.tell)
+    if look is None:
+        return _interrupted(console, arguments.state, prog)
+    return _ended(console, look, records, as_json=arguments.json)
+
+
+async def _check_hosts(console: Console, texts: Sequence[str]) -> None:
+    """A wrong name is told at once: a polite crawler would come back for hours."""
+    if variables("fetch").get("FETCH_DNS_SERVERS"):
+        return
+    found = await look_up(read_urls(texts))
+    problem = found.problem(are_private_allowed=bool(variables("allow")))
+    if problem is not None:
+        raise ServiceFailed(problem)
+    if found.missing:
+        console.print(f"host not found: {', '.join(found.missing)}")
+
+
+def _worker_settings(records: Path) -> dict[str, str]:
+    return {
+        **variables(*PASSED),
+        "WORKER_STAGES": STAGES,
+        "WORKER_HANDLERS": CRAWL_HANDLERS,
+        "SINK_NDJSON": str(records),
+    }
+
+
+@dataclass(slots=True)
+class Stalls:
+    """A real site may want to be left alone for an hour: that is told, and no error."""
+
+    console: Console
+    api: Api
+
+    async def tell(self, look: Look) -> None:
+        domains = await self.api.get("/domains", limit=SHOWN_PUT_OFF)
+        why = "; ".join(put_off(domains["domains"])) or look.limited_by
+        self.console.print(
+            f"nothing has moved for {AFTER_S:.0f} s: {why}. Ctrl-C stops; what is known is kept",
+        )
+
+
+def _interrupted(console: Console, state: Path, prog: str) -> int:
+    console.print(
+        f"stopped before its end; go on with: {prog} crawl --state {state}",
+    )
+    return INTERRUPTED
+
+
+def _ended(console: Console, look: Look, records: Path, *, as_json: bool) -> int:
+    console.print(summary_table(look), soft_wrap=False)
+    nothing = why_nothing(look)
+    if nothing is not None:
+        console.print(f"nothing was fetched: {nothing}")
+    else:
+        console.print(f"records: {records}")
+    if as_json:
+        print(orjson.dumps(summary_document(look, records)).decode())
+    return 0 if is_good(look) and nothing is None else 1

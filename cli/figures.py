@@ -1,0 +1,150 @@
+"""What is shown of a crawl, taken from what the API and the worker answer. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from shared.crawl.states import CrawlState
+
+PARSE_QUEUE = "parse"
+_CRAWL_STATE = re.compile(
+    r'^manyhands_worker_crawl_state\{[^}]*figure="(\w+)"[^}]*\} (\S+)$', re.MULTILINE
+)
+
+
+@dataclass(slots=True, frozen=True)
+class Hosts:
+    """Domains that the workers have in memory: those that may be visited now, and those whose
+    time has not come; and the slots in which a page is being fetched. Told every five seconds."""
+
+    ready: int
+    waiting: int
+    fetching: int
+
+
+@dataclass(slots=True, frozen=True)
+class Look:
+    """A crawl at one moment. `hosts` is None when no worker says."""
+
+    id: int
+    state: CrawlState
+    reason: str
+    limited_by: str
+    urls: Mapping[str, int]
+    counters: Mapping[str, int]
+    pages_per_s: float | None
+    # From the first page to the end; 0 before that.
+    seconds: float
+    errors: Sequence[Mapping[str, Any]]
+    parse_backlog: int
+    hosts: Hosts | None
+
+    @property
+    def pages(self) -> int:
+        return self.counters["pages"]
+
+    @property
+    def done(self) -> int:
+        return self.urls["done"]
+
+    @property
+    def movement(self) -> tuple[object, ...]:
+        """Something has happened when this changes."""
+        return (self.state, *self.urls.values(), *self.counters.values())
+
+
+def make_look(
+    view: Mapping[str, Any],
+    errors: Sequence[Mapping[str, Any]],
+    queues: Iterable[Mapping[str, Any]],
+    metrics: str,
+) -> Look:
+    backlog = sum(queue["size"] for queue in queues if queue["name"] == PARSE_QUEUE)
+    return Look(
+        id=view["id"],
+        state=CrawlState(view["state"]),
+        reason=view["reason"],
+        limited_by=view["limited_by"],
+        urls=view["urls"],
+        counters=view["counters"],
+        pages_per_s=view["pages_per_s"] or view["mean_pages_per_s"],
+        seconds=_seconds(view["started_at"], view["ended_at"]),
+        errors=errors,
+        parse_backlog=backlog,
+        hosts=hosts_of(metrics),
+    )
+
+
+def _seconds(started_at: str | None, ended_at: str | None) -> float:
+    if started_at is None or ended_at is None:
+        return 0.0
+    return (datetime.fromisoformat(ended_at) - datetime.fromisoformat(started_at)).total_seconds()
+
+
+def hosts_of(metrics: str) -> Hosts | None:
+    """From the `/metrics` of a worker service; None when no process of it says."""
+    told: dict[str, int] = {}
+    for figure, number in _CRAWL_STATE.findall(metrics):
+        told[figure] = told.get(figure, 0) + int(float(number))
+    if not {"ready", "waiting", "busy"} <= told.keys():
+        return None
+    return Hosts(told["ready"], told["waiting"], told["busy"])
+
+
+def progress_line(look: Look) -> str:
+    """Without how many pages are done: that is the bar's."""
+    parts = ["– pages/s" if look.pages_per_s is None else f"{look.pages_per_s:,.1f} pages/s"]
+    if look.hosts is not None:
+        hosts = look.hosts
+        parts += [f"hosts {hosts.ready:,} ready, {hosts.waiting:,} waiting"]
+        parts += [f"fetching {hosts.fetching:,}"]
+    parts += [f"queue {look.urls['queued'] + look.urls['claimed']:,}"]
+    parts += [f"parse backlog {look.parse_backlog:,}", f"errors {error_count(look):,}"]
+    return " · ".join(parts)
+
+
+def error_count(look: Look) -> int:
+    """URLs that failed, and tries that will be repeated."""
+    return sum(error["count"] for error in look.errors if not is_a_rule(error["reason"]))
+
+
+def is_a_rule(reason: str) -> bool:
+    """Left out because somebody said so: no error."""
+    return reason.startswith(("robots", "content type", "domain blocked", "purged"))
+
+
+def queue_groups(queues: Iterable[Mapping[str, Any]]) -> list[tuple[str, int, float]]:
+    """Name, jobs, age of the oldest; the queues of all shards as one: `crawl.*`."""
+    groups: dict[str, tuple[int, float]] = {}
+    for queue in queues:
+        base, _, number = queue["name"].rpartition(".")
+        name = f"{base}.*" if base and number.isdecimal() else queue["name"]
+        size, oldest_s = groups.get(name, (0, 0.0))
+        groups[name] = size + queue["size"], max(oldest_s, queue["latency_s"])
+    return [(name, *group) for name, group in sorted(groups.items())]
+
+
+def why_nothing(look: Look) -> str | None:
+    """Why a crawl that has ended has not one page, for people who expected some."""
+    if look.pages or look.urls["done"]:
+        return None
+    admitted = look.counters["admitted"]
+    if admitted and look.urls["disallowed"] == admitted:
+        return "robots.txt forbids all of it: the site does not want to be crawled there"
+    if look.errors:
+        most = look.errors[0]
+        return f"{most['reason']} ({most['count']} ×), such as {most['sample_url']}"
+    return look.reason or None
+
+
+def put_off(domains: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Of a crawl that stands still: the domains that are left alone, and until when."""
+    told = []
+    for domain in domains:
+        times = [origin["ready_at"] for origin in domain["origins"] if origin["ready_at"]]
+        times += [domain["next_at"]] if domain["next_at"] else []
+        if times:
+            told.append(f"{domain['domain']} is left alone until {max(times)[11:19]} UTC")
+    return told

@@ -1,0 +1,52 @@
+"""The crawl of a directory: what was asked for, so that the same command goes on with it."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from cli.seeds import UsageError
+
+FILE = "crawl.json"
+
+
+@dataclass(slots=True, frozen=True)
+class KeptCrawl:
+    """`key` makes the request idempotent: sent again, it finds the crawl that it started."""
+
+    key: str
+    request: Mapping[str, Any]
+    # None: in the directory, named after the crawl.
+    output: str | None
+
+    @classmethod
+    def new(cls, request: Mapping[str, Any], output: Path | None) -> "KeptCrawl":
+        name = None if output is None else str(output.absolute())
+        return cls(secrets.token_hex(16), request, name)
+
+    def is_for(self, request: Mapping[str, Any]) -> bool:
+        return dict(self.request) == dict(request)
+
+    def records(self, directory: Path, crawl: int) -> Path:
+        return directory / f"crawl-{crawl}.ndjson" if self.output is None else Path(self.output)
+
+
+def read_kept(directory: Path) -> KeptCrawl | None:
+    """Raises UsageError when it is there and cannot be read."""
+    file = directory / FILE
+    try:
+        return KeptCrawl(**orjson.loads(file.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError(f"{file} cannot be read: {error}") from error
+
+
+def keep(directory: Path, kept: KeptCrawl) -> None:
+    draft = directory / f"{FILE}.new"
+    document = {"key": kept.key, "request": kept.request, "output": kept.output}
+    draft.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    draft.replace(directory / FILE)

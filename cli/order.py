@@ -1,0 +1,72 @@
+"""Which crawl `manyhands crawl` is about: a new one, or the unfinished one of its state."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cli.api_client import Api
+from cli.kept import KeptCrawl, keep, read_kept
+from cli.seeds import UsageError
+from shared.crawl.states import CrawlState
+
+SHOWN_SEEDS = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Order:
+    kept: KeptCrawl
+    id: int
+    is_resumed: bool
+
+    def __str__(self) -> str:
+        what = "going on with" if self.is_resumed else "starting"
+        return f"{what} crawl {self.id} of {some_seeds(self.kept.request)}"
+
+
+def some_seeds(request: Mapping[str, Any]) -> str:
+    seeds = request["seeds"]
+    more = len(seeds) - SHOWN_SEEDS
+    return ", ".join(seeds[:SHOWN_SEEDS]) + (f" and {more} more" if more > 0 else "")
+
+
+async def find_order(
+    client: Api, state: Path, request: Mapping[str, Any] | None, output: Path | None
+) -> Order:
+    """Without a request only what is unfinished can be meant. Raises UsageError."""
+    kept = await asyncio.to_thread(read_kept, state)
+    if kept is not None:
+        number = await _start(client, kept)
+        found = CrawlState((await client.get(f"/crawls/{number}"))["state"])
+        if not found.is_final:
+            if request is not None and not kept.is_for(request):
+                raise UsageError(
+                    f"{state} has another crawl that is not finished (of "
+                    f"{some_seeds(kept.request)}): go on with it by --state {state} alone, or "
+                    "give another --state"
+                )
+            return Order(kept, number, is_resumed=True)
+    if request is None:
+        raise UsageError(f"the crawl in {state} has ended; give URLs for another")
+    await asyncio.to_thread(check_output, output)
+    kept = KeptCrawl.new(request, output)
+    # Before the crawl is started: one that is killed in between must find it again.
+    await asyncio.to_thread(keep, state, kept)
+    return Order(kept, await _start(client, kept), is_resumed=False)
+
+
+def check_output(output: Path | None) -> None:
+    """Records of two crawls in one file could not be told apart. Raises UsageError."""
+    if output is None:
+        return
+    if output.exists() and output.stat().st_size:
+        raise UsageError(f"{output} is not empty: remove it, or name another file")
+    if not output.absolute().parent.is_dir():
+        raise UsageError(f"{output}: there is no such directory")
+
+
+async def _start(client: Api, kept: KeptCrawl) -> int:
+    started = await client.post("/crawls", kept.request, {"Idempotency-Key": kept.key})
+    number: int = started["id"]
+    return number

@@ -1,0 +1,127 @@
+"""`manyhands status`: queues and crawls, or one crawl, once or again and again."""
+
+import argparse
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from cli.api_client import NOT_SET_UP, Api, ApiFailed, api_client
+from cli.consoles import for_people
+from cli.figures import queue_groups
+from cli.summary import counts, error_text, size
+
+EVERY_S = 1.0
+NEWEST = 20
+SHOWN_ERRORS = 10
+
+
+async def run_status(arguments: argparse.Namespace) -> int:
+    # With --json it is data, and the table is what people look at.
+    console = for_people()
+    async with api_client(arguments.api, arguments.key) as client:
+        if not arguments.watch:
+            found = await _ask(client, arguments.crawl)
+            if arguments.json:
+                print(orjson.dumps(found).decode())
+            else:
+                console.print(rendered(found), soft_wrap=False)
+            return 0
+        if arguments.json:
+            while True:
+                print(orjson.dumps(await _ask(client, arguments.crawl)).decode(), flush=True)
+                await asyncio.sleep(EVERY_S)
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                live.update(rendered(await _ask(client, arguments.crawl)), refresh=True)
+                await asyncio.sleep(EVERY_S)
+
+
+async def _ask(client: Api, crawl: int | None) -> dict[str, Any]:
+    if crawl is not None:
+        view = await client.get(f"/crawls/{crawl}")
+        return {**view, **await client.get(f"/crawls/{crawl}/errors")}
+    queues = await client.get("/queues")
+    try:
+        crawls = (await client.get("/crawls", limit=NEWEST))["crawls"]
+    except ApiFailed as error:
+        if error.status != NOT_SET_UP:
+            raise
+        return {"queues": queues, "crawls": None}
+    # The list has no counts: they are asked for of those that are not over.
+    for crawl_found in crawls:
+        if crawl_found["ended_at"] is None:
+            crawl_found |= await client.get(f"/crawls/{crawl_found['id']}")
+    return {"queues": queues, "crawls": crawls}
+
+
+def rendered(found: Mapping[str, Any]) -> RenderableType:
+    if "queues" not in found:
+        return crawl_table(found)
+    return Group(queues_table(found["queues"]), Text(), crawls_table(found["crawls"]))
+
+
+def queues_table(queues: list[Mapping[str, Any]]) -> RenderableType:
+    if not queues:
+        return Text("no queue has had a job yet")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("queue")
+    table.add_column("jobs", justify="right")
+    table.add_column("oldest", justify="right")
+    for name, jobs, oldest_s in queue_groups(queues):
+        table.add_row(name, f"{jobs:,}", f"{oldest_s:,.1f} s" if jobs else "–")
+    return table
+
+
+def crawls_table(crawls: list[Mapping[str, Any]] | None) -> RenderableType:
+    if crawls is None:
+        return Text("there are no crawls here: CRAWL_STATE is not set")
+    if not crawls:
+        return Text("no crawls yet")
+    table = Table(box=None, pad_edge=False)
+    for name, side in (("crawl", "right"), ("state", "left"), ("pages", "right")):
+        table.add_column(name, justify="right" if side == "right" else "left")
+    table.add_column("pages/s", justify="right")
+    table.add_column("queued", justify="right")
+    table.add_column("limited by, or why it ended")
+    for crawl in crawls:
+        table.add_row(*_crawl_row(crawl))
+    return table
+
+
+def _crawl_row(crawl: Mapping[str, Any]) -> tuple[str, ...]:
+    number, state = str(crawl["id"]), crawl["state"].replace("_", " ")
+    if "counters" not in crawl:
+        return (number, state, "–", "–", "–", crawl["reason"])
+    pages, queued = crawl["counters"]["pages"], crawl["urls"]["queued"]
+    return (number, state, f"{pages:,}", _rate(crawl), f"{queued:,}", crawl["limited_by"])
+
+
+def _rate(crawl: Mapping[str, Any]) -> str:
+    rate = crawl["pages_per_s"] or crawl["mean_pages_per_s"]
+    return "–" if rate is None else f"{rate:,.1f}"
+
+
+def crawl_table(crawl: Mapping[str, Any]) -> RenderableType:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    reason = f": {crawl['reason']}" if crawl["reason"] else ""
+    table.add_row("crawl", f"{crawl['id']}, {crawl['state'].replace('_', ' ')}{reason}")
+    counters = crawl["counters"]
+    table.add_row("pages", f"{counters['pages']:,}, {size(counters['bytes'])}, {_rate(crawl)}/s")
+    table.add_row("URLs", counts(crawl["urls"]))
+    links = {name: count for name, count in counters.items() if name not in ("pages", "bytes")}
+    table.add_row("counters", counts(links))
+    if crawl["ended_at"] is None:
+        table.add_row("limited by", crawl["limited_by"])
+    for number, error in enumerate(crawl["errors"][:SHOWN_ERRORS]):
+        table.add_row("" if number else "left out", error_text(error))
+    for number, note in enumerate(crawl["notes"]):
+        table.add_row("" if number else "notes", f"{note['at'][:19]} {note['text']}")
+    return table

@@ -1,0 +1,205 @@
+"""`manyhands submit`: a file of URLs or jobs to the API, as a stream."""
+
+import argparse
+import sys
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import orjson
+import zstandard
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TransferSpeedColumn,
+)
+
+from cli.api_client import Api, ApiFailed, api_client
+from cli.consoles import for_people
+from cli.seeds import UsageError
+
+CHUNK_BYTES = 64 * 1024
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+PLAIN, NDJSON = "text/plain", "application/x-ndjson"
+URLS_ARE = "fetch"
+SHOWN_ERRORS = 10
+# A key with a rate is held back for as long as that takes.
+TIMEOUT_S = 600.0
+
+
+class Unpacking(Protocol):
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+@dataclass(slots=True, frozen=True)
+class Kind:
+    """What a file is, by how it begins: packed by what, and whether its lines are JSON; whole jobs,
+    or the arguments of some."""
+
+    encoding: str
+    content_type: str
+    are_arguments: bool = False
+
+    def unpacker(self) -> Unpacking | None:
+        match self.encoding:
+            case "gzip":
+                return zlib.decompressobj(zlib.MAX_WBITS | 16)
+            case "zstd":
+                return zstandard.ZstdDecompressor().decompressobj()
+            case _:
+                return None
+
+
+def kind_of(beginning: bytes) -> Kind:
+    encoding = ""
+    if beginning.startswith(GZIP):
+        encoding = "gzip"
+    elif beginning.startswith(ZSTD):
+        encoding = "zstd"
+    unpacking = Kind(encoding, PLAIN).unpacker()
+    text = beginning if unpacking is None else _start_of(unpacking, beginning)
+    line = text.lstrip().partition(b"\n")[0]
+    if not line.startswith(b"{"):
+        return Kind(encoding, PLAIN)
+    return Kind(encoding, NDJSON, are_arguments=b'"jobtype"' not in line)
+
+
+def _start_of(unpacking: Unpacking, data: bytes) -> bytes:
+    try:
+        return unpacking.decompress(data)
+    except (zlib.error, zstandard.ZstdError) as error:
+        raise UsageError(f"the file is not packed as it says: {error}") from None
+
+
+async def run_submit(arguments: argparse.Namespace) -> int:
+    console = for_people()
+    with _opened(arguments.file) as file:
+        beginning = file.read(CHUNK_BYTES)
+        if not beginning:
+            raise UsageError(f"{arguments.file} is empty")
+        kind = kind_of(beginning)
+        order = sending(kind, arguments.type, arguments.crawl)
+        with _progress(console, arguments.file) as sent:
+            chunks = _chunks(file, beginning, sent)
+            async with api_client(arguments.api, arguments.key) as client:
+                answer = await _send(client, order, chunks)
+    return _tell(console, answer)
+
+
+@dataclass(slots=True, frozen=True)
+class Sending:
+    path: str
+    headers: Mapping[str, str]
+    # The type that lines of arguments are wrapped with; None: they are sent as they are.
+    wrap: bytes | None = None
+    unpacking: Unpacking | None = None
+
+
+def sending(kind: Kind, jobtype: str, crawl: int | None) -> Sending:
+    """Raises UsageError when what was asked for does not fit the file."""
+    headers = {"Content-Type": kind.content_type}
+    if kind.encoding:
+        headers["Content-Encoding"] = kind.encoding
+    if crawl is not None:
+        if kind.content_type == NDJSON and not kind.are_arguments:
+            raise UsageError('the file has jobs, not seeds: URLs or {"url": ...} are wanted')
+        return Sending(f"/crawls/{crawl}/seeds?last=true", headers)
+    if not kind.are_arguments:
+        if kind.content_type == PLAIN and jobtype != URLS_ARE:
+            raise UsageError(f"lines of text are URLs to {URLS_ARE}, not arguments of {jobtype}")
+        return Sending("/jobs", headers)
+    wrap = b'{"jobtype":' + orjson.dumps(jobtype) + b',"args":'
+    return Sending("/jobs", {"Content-Type": NDJSON}, wrap, kind.unpacker())
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    if name == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(name).open("rb") as file:
+            yield file
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+
+
+async def _chunks(
+    file: BinaryIO, beginning: bytes, sent: Callable[[int], None]
+) -> AsyncIterator[bytes]:
+    chunk = beginning
+    while chunk:
+        yield chunk
+        sent(len(chunk))
+        chunk = file.read(CHUNK_BYTES)
+
+
+async def _send(client: Api, order: Sending, chunks: AsyncIterator[bytes]) -> Mapping[str, Any]:
+    """What became of the lines, also when not all were taken. Raises ApiFailed."""
+    content = chunks if order.wrap is None else wrapped(chunks, order.wrap, order.unpacking)
+    try:
+        answer: Mapping[str, Any] = await client.ask(
+            "POST",
+            order.path,
+            content=content,
+            headers=order.headers,
+            timeout=TIMEOUT_S,
+        )
+    except ApiFailed as error:
+        if "accepted" not in error.problem:
+            raise
+        return error.problem
+    return answer
+
+
+async def wrapped(
+    chunks: AsyncIterator[bytes], wrap: bytes, unpacking: Unpacking | None
+) -> AsyncIterator[bytes]:
+    """Each line as the arguments of a job; the numbers of the lines stay."""
+    rest = b""
+    async for chunk in chunks:
+        data = chunk if unpacking is None else _start_of(unpacking, chunk)
+        *lines, rest = (rest + data).split(b"\n")
+        if lines:
+            yield b"".join(_wrapped_line(line, wrap) for line in lines)
+    if rest:
+        yield _wrapped_line(rest, wrap)
+
+
+def _wrapped_line(line: bytes, wrap: bytes) -> bytes:
+    stripped = line.strip()
+    return wrap + stripped + b"}\n" if stripped else b"\n"
+
+
+def _tell(console: Console, answer: Mapping[str, Any]) -> int:
+    for error in answer["errors"][:SHOWN_ERRORS]:
+        console.print(f"line {error['line']}: {error['detail']}")
+    hidden = answer["refused"] - len(answer["errors"][:SHOWN_ERRORS])
+    if hidden > 0:
+        console.print(f"and {hidden:,} more")
+    console.print(f"accepted {answer['accepted']:,}, refused {answer['refused']:,}")
+    if "next_line" in answer:
+        console.print(
+            f"ended early: {answer['detail']}; from line {answer['next_line']} on nothing was read"
+        )
+        for name in ("unqueued_lines", "unknown_lines"):
+            if answer[name]:
+                console.print(f"{name.replace('_', ' ')}: {answer[name]}")
+    is_whole = "next_line" not in answer and not answer["refused"]
+    return 0 if is_whole else 1
+
+
+@contextmanager
+def _progress(console: Console, name: str) -> Iterator[Callable[[int], None]]:
+    total = None if name == "-" else Path(name).stat().st_size
+    columns = (TextColumn(name, markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        task = progress.add_task("", total=total)
+        yield lambda count: progress.advance(task, count)

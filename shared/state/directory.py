@@ -1,0 +1,52 @@
+"""The directory CRAWL_STATE, and the files in it: `control.db`, and for every generation of the
+layout `gen-<n>/shard-<nn>.db`. A file for each shard, so that owners never wait for each other."""
+
+from pathlib import Path
+
+from shared.state.database import open_file, open_for_reading
+from shared.state.model import LeaseLost
+from shared.state.schema import CONTROL, SHARD
+from shared.state.sqlite_control import SqliteControl
+from shared.state.sqlite_reader import SqliteReader
+from shared.state.sqlite_shard import SqliteShard
+
+
+def generation_directory(directory: Path, generation: int) -> Path:
+    return directory / f"gen-{generation}"
+
+
+def generations(directory: Path) -> list[int]:
+    """Those that have a directory."""
+    names = [path.name.removeprefix("gen-") for path in directory.glob("gen-*")]
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def shard_file(directory: Path, generation: int, shard: int) -> Path:
+    return generation_directory(directory, generation) / f"shard-{shard:02}.db"
+
+
+def open_control(directory: Path) -> SqliteControl:
+    return SqliteControl(open_file(directory / "control.db", CONTROL))
+
+
+def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> SqliteShard:
+    """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
+    already or its generation is gone, StateBusy when an earlier one hangs in the middle of a
+    transaction."""
+    existing = generations(directory)
+    if generation not in existing and max(existing, default=0) > generation:
+        raise LeaseLost(f"the shards of generation {generation} were laid out anew")
+    database = open_file(shard_file(directory, generation, shard), SHARD)
+    store = SqliteShard(database, epoch)
+    try:
+        store.take_over(now)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def open_reader(directory: Path, generation: int, shard: int) -> SqliteReader | None:
+    """None as long as the shard has had no owner."""
+    database = open_for_reading(shard_file(directory, generation, shard), SHARD)
+    return None if database is None else SqliteReader(database)

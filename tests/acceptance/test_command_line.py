@@ -1,0 +1,99 @@
+"""`manyhands crawl` and `manyhands up`, from the first start to a resumed end."""
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from tests.support.cli_command import RunningCli, processes_in, run_cli
+from tests.support.waiting import eventually
+
+CONTACT = ("--email", "me@example.org")
+FREE_PORTS = {
+    "BROKER_BIND": "127.0.0.1:0",
+    "BROKER_HTTP_BIND": "127.0.0.1:0",
+    "WORKER_HTTP_BIND": "127.0.0.1:0",
+}
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[SyntheticWeb]:
+    with SyntheticWeb(WebSpec(hosts=8, pages=80)) as web:
+        yield web
+
+
+@pytest.fixture(scope="module")
+def odd_web() -> Iterator[SyntheticWeb]:
+    """Some of its hosts forbid everything."""
+    with SyntheticWeb(WebSpec(hosts=200, pages=200, profile="web")) as web:
+        yield web
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def records(file: Path) -> list[str]:
+    return sorted(json.loads(line)["url"] for line in file.read_bytes().splitlines())
+
+
+@pytest.mark.timeout(400)
+async def test_a_crawl_that_was_interrupted_goes_on_and_fetches_every_page_once(web, tmp_path):
+    command = ("crawl", *web.seeds, *CONTACT, "--delay", "0.3", "--max-pages", "1000")
+    command += ("--output", "pages.ndjson")
+    web.reset()
+    with RunningCli(tmp_path, *command, **web.worker_settings) as first:
+        await eventually(lambda: web.counts().pages, 120, "no page was fetched")
+        assert await first.interrupted() == 130, first.said
+        assert "go on with: python -m cli crawl --state manyhands-data" in first.said
+    assert web.counts().pages < 80
+
+    ended = run_cli(tmp_path, *command, "--json", **web.worker_settings)
+    assert ended.returncode == 0, ended.stderr
+    assert b"going on with crawl 1" in ended.stderr
+    summary = json.loads(ended.stdout)
+    assert summary["state"] == "completed"
+    assert summary["urls"]["done"] == 80
+    assert summary["records"] == str(tmp_path / "pages.ndjson")
+    assert records(tmp_path / "pages.ndjson") == sorted(web.perfect_crawl())
+
+
+@pytest.mark.timeout(200)
+def test_a_site_that_forbids_everything_is_named(odd_web, tmp_path):
+    perfect = odd_web.perfect_crawl()
+    forbidden = next(seed for seed in odd_web.seeds if perfect[seed].ends == "disallowed")
+    ended = run_cli(tmp_path, "crawl", forbidden, *CONTACT, **odd_web.worker_settings)
+    assert ended.returncode == 1
+    assert b"nothing was fetched: robots.txt forbids all of it" in ended.stderr
+
+
+@pytest.mark.timeout(200)
+async def test_up_takes_crawls_and_jobs_and_ends_with_an_error_when_a_service_ends(web, tmp_path):
+    settings = FREE_PORTS | web.worker_settings
+    bind = f"127.0.0.1:{free_port()}"
+    with RunningCli(tmp_path, "up", "--dir", "data", "--api-bind", bind, **settings) as running:
+        await running.until("Ctrl-C stops all of it")
+        assert f"http://{bind}" in running.said
+        request = {
+            "contact": "me@example.org",
+            "seeds": [web.seeds[7]],
+            "scope": {"within": "seeds"},
+        }
+        async with httpx.AsyncClient(base_url=f"http://{bind}") as api:
+            (await api.post("/crawls", json=request)).raise_for_status()
+            (await api.post("/jobs/fetch", json={"url": web.seeds[3]})).raise_for_status()
+        written = tmp_path / "data" / "pages.ndjson"
+        await eventually(lambda: written.exists() and len(records(written)) == 2, 120)
+        assert records(written) == sorted([web.seeds[3], web.seeds[7]])
+        os.kill(running.started("broker"), signal.SIGKILL)
+        assert await running.ended() == 1
+        assert "manyhands: the broker ended with -9" in running.said
+    assert processes_in(tmp_path) == []

@@ -1,0 +1,90 @@
+"""Crawls of the synthetic web: every page once, politely, and an end that always comes."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from devservers import BrokerServer
+from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from shared.crawl.spec import LimitSpec, ScopeSpec
+from shared.crawl.states import CrawlState
+from tests.conftest import StartWorker
+from tests.support.crawling import Crawling
+
+pytestmark = pytest.mark.timeout(150)
+
+StartCrawling = Callable[..., Crawling]
+
+
+@pytest.fixture
+def start_crawling(tmp_path: Path) -> Iterator[StartCrawling]:
+    """A synthetic web, and a state directory for crawls of it."""
+    opened: list[Crawling] = []
+    webs: list[SyntheticWeb] = []
+
+    def start(spec: WebSpec, shards: int = 16) -> Crawling:
+        web = SyntheticWeb(spec)
+        web.__enter__()
+        webs.append(web)
+        crawling = Crawling(tmp_path / "state", web, shards)
+        opened.append(crawling)
+        return crawling
+
+    yield start
+    for crawling in opened:
+        crawling.close()
+    for web in webs:
+        web.__exit__(None, None, None)
+
+
+@pytest.fixture
+def broker(broker_process: BrokerServer) -> BrokerServer:
+    return broker_process
+
+
+async def test_a_plain_web_is_crawled_whole_and_no_page_twice(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=40, pages=1000))
+    crawl = crawling.start()
+    start_worker(broker.url, **crawling.settings())
+
+    ended = await crawling.ended(crawl)
+
+    assert ended.state is CrawlState.COMPLETED
+    assert crawling.coverage().is_exact, str(crawling.coverage())
+    verdict = crawling.verdict(0.0)
+    assert verdict.is_polite, str(verdict)
+    counters = crawling.counters(crawl)
+    assert counters["pages"] == crawling.web.counts().pages
+    assert counters["admitted"] == counters["done"] == counters["pages"]
+
+
+async def test_the_mixed_web_is_crawled_as_a_perfect_crawler_would(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=40, pages=400, profile="web"))
+    # Not deeper than what the web takes for a trap: its calendars have no end.
+    crawl = crawling.start(delay_s=0.1, scope=ScopeSpec(max_depth=40))
+    start_worker(broker.url, **crawling.settings("crawl:2x100 parse:1x40"))
+
+    ended = await crawling.ended(crawl, 120)
+
+    assert ended.state is CrawlState.COMPLETED
+    assert crawling.coverage().is_exact, str(crawling.coverage())
+    verdict = crawling.verdict(0.1)
+    assert verdict.is_polite, str(verdict)
+
+
+async def test_a_crawl_ends_at_its_limit_of_pages(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=20, pages=400))
+    crawl = crawling.start(limits=LimitSpec(pages=57))
+    start_worker(broker.url, **crawling.settings("crawl:2x20 parse:1x20"))
+
+    ended = await crawling.ended(crawl)
+
+    assert (ended.state, ended.reason) == (CrawlState.LIMIT_REACHED, "limit: 57 pages")
+    assert crawling.web.counts().pages == 57

@@ -1,0 +1,66 @@
+"""The stores that must all behave alike: the suite runs against each of them."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from shared.state.directory import open_control, open_reader, open_shard
+from shared.state.protocol import ControlStore, ShardReader, ShardStore
+from tests.contract.state.helpers import NOW
+
+
+class Stores(Protocol):
+    """Ways into one and the same state."""
+
+    def control(self) -> ControlStore: ...
+
+    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore: ...
+
+    def reader(self, number: int = 0) -> ShardReader | None: ...
+
+
+class SqliteStores:
+    """State: the directory, and what is to be closed."""
+
+    def __init__(self, directory: Path, opened: contextlib.ExitStack) -> None:
+        self._directory = directory
+        self._opened = opened
+
+    def control(self) -> ControlStore:
+        control = open_control(self._directory)
+        self._opened.callback(control.close)
+        return control
+
+    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore:
+        shard = open_shard(self._directory, 1, number, epoch, now)
+        self._opened.callback(shard.close)
+        return shard
+
+    def reader(self, number: int = 0) -> ShardReader | None:
+        reader = open_reader(self._directory, 1, number)
+        if reader is not None:
+            self._opened.callback(reader.close)
+        return reader
+
+
+# One that joins here has to pass every test.
+STORES = {"sqlite": SqliteStores}
+
+
+@pytest.fixture(params=STORES)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+    with contextlib.ExitStack() as opened:
+        yield STORES[request.param](tmp_path / "state", opened)
+
+
+@pytest.fixture
+def shard(stores: Stores) -> ShardStore:
+    return stores.shard(epoch=1)
+
+
+@pytest.fixture
+def control(stores: Stores) -> ControlStore:
+    return stores.control()

@@ -1,0 +1,436 @@
+"""Admission, claims, and how a URL goes on."""
+
+import pytest
+
+from shared.crawl.states import UrlState
+from shared.state.model import Admitted, Settled
+from tests.contract.state.helpers import (
+    CRAWL,
+    NOW,
+    SITE,
+    admit,
+    admit_and_claim,
+    claim,
+    origin_id,
+    pages,
+    settle,
+    state_counts,
+    states,
+    take_all,
+    url,
+    waiting,
+)
+
+QUEUED, CLAIMED, PARSING, DONE = list(UrlState)[:4]
+
+
+# Admission
+
+
+def test_new_urls_are_queued_and_counted(shard):
+    assert admit(shard, pages(3)) == Admitted(new=3)
+    counters = shard.counters(CRAWL)
+    assert counters["queued"] == counters["admitted"] == 3
+    assert waiting(shard) == {SITE: 3}
+
+
+def test_a_url_is_admitted_once(shard):
+    admit(shard, pages(3))
+    assert admit(shard, pages(5)) == Admitted(new=2, duplicates=3)
+    assert shard.counters(CRAWL)["duplicates"] == 3
+    assert state_counts(shard) == {QUEUED: 5}
+
+
+def test_a_key_that_is_twice_in_one_call_is_admitted_once(shard):
+    assert admit(shard, [*pages(2), *pages(2)]) == Admitted(new=2, duplicates=2)
+
+
+def test_more_urls_than_one_statement_takes_are_admitted_once_each(shard):
+    assert admit(shard, [*pages(2500), *pages(1200)]) == Admitted(new=2500, duplicates=1200)
+    assert waiting(shard) == {SITE: 2500}
+
+
+def test_two_crawls_see_the_same_url_apart(shard):
+    admit(shard, pages(2), crawl=1)
+    assert admit(shard, pages(3), crawl=2) == Admitted(new=3)
+    assert shard.counters(1)["queued"] == 2
+    assert waiting(shard) == {SITE: 5}
+
+
+def test_no_urls_at_all_change_nothing(shard):
+    assert admit(shard, []) == Admitted()
+    assert shard.counters(CRAWL)["changes"] == 0
+
+
+def test_a_host_takes_no_more_urls_than_its_limit(shard):
+    other = "http://shop.example.com"
+    with shard.transaction():
+        first = shard.admit(CRAWL, [*pages(4), *pages(2, other)], NOW, host_limit=3)
+        again = shard.admit(CRAWL, [*pages(5), *pages(5, other)], NOW, host_limit=3)
+    assert first == Admitted(new=5, over_host_limit=1)
+    assert again == Admitted(new=1, duplicates=5, over_host_limit=4)
+    assert shard.counters(CRAWL)["over_host_limit"] == 5
+
+
+def test_a_key_that_is_twice_in_one_call_uses_up_one_place_of_its_host(shard):
+    with shard.transaction():
+        admitted = shard.admit(CRAWL, [*pages(2), *pages(3)], NOW, host_limit=3)
+    assert admitted == Admitted(new=3, duplicates=2)
+
+
+def test_the_limit_of_a_host_is_that_of_each_crawl(shard):
+    with shard.transaction():
+        shard.admit(1, pages(3), NOW, host_limit=3)
+        assert shard.admit(2, pages(3), NOW, host_limit=3) == Admitted(new=3)
+
+
+def test_urls_that_ended_still_count_for_the_limit_of_their_host(shard):
+    claimed = admit_and_claim(shard, 2)
+    settle(shard, *(Settled(one.id, UrlState.FAILED, reason="dns") for one in claimed))
+    with shard.transaction():
+        assert shard.admit(CRAWL, [url(f"{SITE}/9")], NOW, host_limit=2).over_host_limit == 1
+
+
+def test_only_hosts_and_domains_of_seeds_are_in_scope_where_that_is_asked(shard):
+    with shard.transaction():
+        shard.admit(CRAWL, [url("http://www.example.com:8080/")], NOW, are_seeds=True)
+        admitted = shard.admit(
+            CRAWL,
+            [
+                url("https://www.example.com/a", scope_name="www.example.com"),
+                url("https://shop.example.com/", scope_name="example.com"),
+                url("https://shop.example.com/b", scope_name="shop.example.com"),
+                url("https://shop.example.com/c"),
+            ],
+            NOW,
+        )
+    assert admitted == Admitted(new=3, out_of_scope=1)
+    assert shard.counters(CRAWL)["out_of_scope"] == 1
+
+
+def test_the_seeds_of_one_crawl_are_not_those_of_another(shard):
+    with shard.transaction():
+        shard.admit(1, [url(f"{SITE}/")], NOW, are_seeds=True)
+        assert shard.admit(2, [url(f"{SITE}/", scope_name="www.example.com")], NOW).out_of_scope
+
+
+def test_an_address_is_the_name_of_its_seeds(shard):
+    with shard.transaction():
+        shard.admit(CRAWL, [url("http://[::1]:8080/")], NOW, are_seeds=True)
+        assert shard.admit(CRAWL, [url("http://[::1]/a", scope_name="::1")], NOW).new == 1
+
+
+def test_a_transaction_that_fails_changes_nothing(shard):
+    admit(shard, pages(1))
+    with pytest.raises(ZeroDivisionError), shard.transaction():
+        shard.admit(CRAWL, pages(9), NOW)
+        shard.count(CRAWL, {"links": 9})
+        raise ZeroDivisionError
+    assert state_counts(shard) == {QUEUED: 1}
+    assert shard.counters(CRAWL)["links"] == 0
+    assert admit(shard, pages(2)) == Admitted(new=1, duplicates=1)
+
+
+def test_every_transaction_that_touches_a_crawl_changes_its_changes(shard):
+    admit(shard, pages(2))
+    admit(shard, pages(2))
+    before = shard.counters(CRAWL)["changes"]
+    admit(shard, pages(2), crawl=2)
+    with shard.transaction():
+        shard.admit(CRAWL, pages(3), NOW)
+        shard.count(CRAWL, {"links": 3})
+    assert (before, shard.counters(CRAWL)["changes"]) == (2, 3)
+
+
+# Domains and origins
+
+
+def test_domains_come_once_and_the_earliest_first(shard):
+    names = ["a.com", "b.com", "c.com", "d.com"]
+    admit(shard, [url(f"http://{name}/") for name in names])
+    domains = {domain.name: domain.id for domain in take_all(shard)}
+    with shard.transaction():
+        for name, next_at in zip(names, (NOW + 3, NOW + 1, NOW + 9, NOW + 2), strict=True):
+            shard.put_domain(domains[name], next_at, 1.0)
+        first = shard.take_domains(NOW + 5, 2)
+        second = shard.take_domains(NOW + 5, 2)
+        third = shard.take_domains(NOW + 5, 2)
+    assert [domain.name for domain in first] == ["b.com", "d.com"]
+    assert [(domain.name, domain.next_at) for domain in second] == [("a.com", NOW + 3)]
+    assert third == []
+
+
+def test_a_domain_comes_with_the_delay_that_was_last_said(shard):
+    admit(shard, pages(1))
+    [domain] = take_all(shard)
+    with shard.transaction():
+        shard.put_domain(domain.id, NOW, 12.5)
+    [again] = take_all(shard)
+    assert (domain.delay_s, again.delay_s) == (1.0, 12.5)
+
+
+def test_a_domain_that_is_kept_stays_taken(shard):
+    admit(shard, pages(1))
+    [domain] = take_all(shard)
+    with shard.transaction():
+        shard.keep_domain(domain.id, NOW - 5, 1.0)
+    assert take_all(shard) == []
+
+
+def test_a_domain_comes_with_its_origins_that_have_urls(shard):
+    admit(
+        shard, [*pages(2), *pages(1, "https://www.example.com"), *pages(1, "http://x.example.com")]
+    )
+    claim(shard, origin_id(shard, "http://x.example.com"))
+    with shard.transaction():
+        shard.keep_origin(origin_id(shard), NOW + 60, b'{"blocked": 1}')
+    [domain] = take_all(shard)
+    assert domain.name == "example.com"
+    assert [(one.origin, one.queued, one.ready_at, one.notes) for one in domain.origins] == [
+        ("https://www.example.com", 1, 0.0, b""),
+        ("http://www.example.com", 2, NOW + 60, b'{"blocked": 1}'),
+    ]
+
+
+def test_of_a_domain_with_many_origins_the_hundred_earliest_come(shard):
+    admit(shard, [url(f"http://h{number}.example.com/") for number in range(130)])
+    ids = {one.origin: one.id for domain in take_all(shard) for one in domain.origins}
+    assert len(ids) == 100
+    with shard.transaction():
+        for number in ids.values():
+            shard.keep_origin(number, NOW + 60, b"")
+        again = shard.take_domain("example.com")
+    assert again is not None
+    assert len(again.origins) == 100
+    assert [one.ready_at for one in again.origins] == [0.0] * 30 + [NOW + 60] * 70
+
+
+def test_a_domain_can_be_taken_by_its_name_whoever_has_it(shard):
+    admit(shard, pages(1))
+    take_all(shard)
+    with shard.transaction():
+        shard.admit(CRAWL, pages(1, "http://new.example.com"), NOW)
+        domain = shard.take_domain("example.com")
+        assert shard.take_domain("example.org") is None
+    assert domain is not None
+    assert {one.origin for one in domain.origins} == {SITE, "http://new.example.com"}
+
+
+def test_a_domain_without_urls_waiting_is_not_given(shard):
+    admit_and_claim(shard, 2)
+    assert take_all(shard) == []
+    with shard.transaction():
+        assert shard.take_domain("example.com") is None
+
+
+def test_the_domains_with_most_urls_waiting_are_shown_first(shard):
+    admit(shard, [*pages(2, "http://a.com"), *pages(3, "http://b.com"), *pages(1, "http://c.com")])
+    assert [domain.name for domain in shard.waiting_domains(2)] == ["b.com", "a.com"]
+
+
+# Claims
+
+
+def test_claims_come_in_order_of_arrival_and_only_once(shard):
+    admit(shard, [url(f"{SITE}/{name}", depth=2) for name in "cab"])
+    origin = origin_id(shard)
+    first, second = claim(shard, origin, limit=2), claim(shard, origin, limit=2)
+    assert [one.url for one in (*first, *second)] == [f"{SITE}/{name}" for name in "cab"]
+    assert state_counts(shard) == {CLAIMED: 3}
+    one = first[0]
+    expected = url(f"{SITE}/c", depth=2)
+    assert (one.key, one.crawl, one.depth, one.redirects, one.attempts) == (
+        expected.key,
+        CRAWL,
+        2,
+        0,
+        0,
+    )
+
+
+def test_claims_are_those_of_one_crawl(shard):
+    admit(shard, pages(1), crawl=1)
+    admit(shard, pages(2), crawl=2)
+    assert len(claim(shard, origin_id(shard), crawl=2)) == 2
+    assert waiting(shard) == {SITE: 1}
+
+
+def test_what_was_put_off_comes_when_it_is_due_after_what_never_was_tried(shard):
+    [first, *_] = admit_and_claim(shard, 1)
+    settle(shard, Settled(first.id, QUEUED, attempts=1, not_before=NOW + 10))
+    admit(shard, [url(f"{SITE}/new")])
+    origin = origin_id(shard)
+    with shard.transaction():
+        assert shard.due_at(origin, [CRAWL]) == 0.0
+    assert [one.url for one in claim(shard, origin)] == [f"{SITE}/new"]
+    with shard.transaction():
+        assert shard.due_at(origin, [CRAWL]) == NOW + 10
+        assert shard.due_at(origin, [CRAWL + 1]) is None
+    assert claim(shard, origin, now=NOW + 9) == []
+    [again] = claim(shard, origin, now=NOW + 10)
+    assert (again.url, again.attempts) == (first.url, 1)
+
+
+def test_the_earliest_time_is_that_of_any_of_the_crawls(shard):
+    admit(shard, pages(1), crawl=1)
+    admit(shard, pages(1), crawl=2)
+    origin = origin_id(shard)
+    for crawl, at in ((1, NOW + 9), (2, NOW + 5)):
+        [one] = claim(shard, origin, crawl=crawl)
+        settle(shard, Settled(one.id, QUEUED, not_before=at))
+    with shard.transaction():
+        assert shard.due_at(origin, [1, 2, 3]) == NOW + 5
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "pages", "bytes_"),
+    [
+        (UrlState.FAILED, 404, 1, 700),
+        (UrlState.FAILED, 0, 0, 0),
+        (UrlState.SKIPPED, 200, 1, 700),
+        (UrlState.DONE, 200, 1, 700),
+        (UrlState.PARSING, 200, 1, 700),
+        (UrlState.REDIRECTED, 301, 0, 0),
+        (UrlState.DISALLOWED, 0, 0, 0),
+        (UrlState.QUEUED, 503, 0, 0),
+    ],
+)
+def test_an_answer_that_is_no_redirect_is_a_page(shard, state, status, pages, bytes_):
+    [one] = admit_and_claim(shard, 1)
+    settle(shard, Settled(one.id, state, status=status, size=700))
+    counters = shard.counters(CRAWL)
+    assert (counters["pages"], counters["bytes"]) == (pages, bytes_)
+    assert state_counts(shard) == {state: 1}
+
+
+def test_what_is_queued_again_waits_again(shard):
+    [one] = admit_and_claim(shard, 1)
+    assert waiting(shard) == {}
+    settle(shard, Settled(one.id, QUEUED, not_before=NOW + 5))
+    assert waiting(shard) == {SITE: 1}
+
+
+def test_a_row_says_how_far_it_is(shard):
+    [one] = admit_and_claim(shard, 1)
+    failed = Settled(one.id, UrlState.FAILED, 500, "server error", 9, attempts=3)
+    settle(shard, failed, now=NOW + 4)
+    [row] = shard.urls(CRAWL, UrlState.FAILED, 0, 10)
+    assert (row.url, row.status, row.reason, row.attempts, row.updated_at) == (
+        f"{SITE}/0",
+        500,
+        "server error",
+        3,
+        NOW + 4,
+    )
+
+
+def test_only_what_is_claimed_can_be_settled(shard):
+    [one] = admit_and_claim(shard, 1)
+    settle(shard, Settled(one.id, UrlState.FAILED, reason="dns"))
+    settle(shard, Settled(one.id, UrlState.DONE, 200), Settled(12345, UrlState.DONE, 200))
+    assert state_counts(shard) == {UrlState.FAILED: 1}
+    assert shard.counters(CRAWL)["pages"] == 0
+
+
+def test_a_url_that_is_settled_twice_at_once_is_settled_the_first_way(shard):
+    [one] = admit_and_claim(shard, 1)
+    settle(shard, Settled(one.id, UrlState.FAILED, 500), Settled(one.id, QUEUED))
+    assert state_counts(shard) == {UrlState.FAILED: 1}
+
+
+def test_a_parsed_page_is_done_once(shard):
+    [one] = admit_and_claim(shard, 1)
+    settle(shard, Settled(one.id, PARSING, 200, size=10))
+    with shard.transaction():
+        assert shard.parsed(CRAWL, one.key, NOW)
+        assert not shard.parsed(CRAWL, one.key, NOW)
+        assert not shard.parsed(CRAWL, b"x" * 16, NOW)
+    assert state_counts(shard) == {DONE: 1}
+
+
+def test_a_parse_that_is_quicker_than_the_owner_costs_no_page(shard):
+    [one] = admit_and_claim(shard, 1)
+    with shard.transaction():
+        assert shard.parsed(CRAWL, one.key, NOW)
+    settle(shard, Settled(one.id, PARSING, 200, size=10))
+    settle(shard, Settled(one.id, PARSING, 200, size=10))
+    counters = shard.counters(CRAWL)
+    assert (counters["pages"], counters["bytes"]) == (1, 10)
+    [row] = shard.urls(CRAWL, DONE, 0, 10)
+    assert row.status == 200
+
+
+def test_what_waits_is_not_done_by_a_late_parse(shard):
+    admit(shard, pages(1))
+    with shard.transaction():
+        assert not shard.parsed(CRAWL, pages(1)[0].key, NOW)
+    assert state_counts(shard) == {QUEUED: 1}
+
+
+def test_what_is_lost_in_parsing_is_queued_again_and_fails_in_the_end(shard):
+    admit(shard, pages(3))
+    origin = origin_id(shard)
+    for attempt in range(2):
+        claimed = claim(shard, origin, limit=2, now=NOW + attempt)
+        settle(shard, *(Settled(one.id, PARSING, 200) for one in claimed), now=NOW + attempt)
+        with shard.transaction():
+            assert shard.readmit(NOW + attempt, NOW + attempt, 2, 10) == 0
+            assert shard.readmit(NOW + 5, NOW + attempt, 2, 10) == 2
+    counters = shard.counters(CRAWL)
+    # Of the second round, one had never been tried, so it is queued again.
+    assert (counters["readmitted"], counters["failed"], counters["queued"]) == (3, 1, 2)
+    [group] = shard.errors(CRAWL)
+    assert (group.reason, group.count) == ("lost in parsing", 4)
+
+
+def test_no_more_is_readmitted_than_was_asked_for(shard):
+    for crawl in (1, 2):
+        admit(shard, pages(3), crawl=crawl)
+        claimed = claim(shard, origin_id(shard), crawl=crawl)
+        settle(shard, *(Settled(one.id, PARSING, 200) for one in claimed))
+    with shard.transaction():
+        assert shard.readmit(NOW + 1, NOW, 3, 4) == 4
+        assert shard.readmit(NOW + 1, NOW, 3, 4) == 2
+
+
+def test_a_cancel_ends_what_waits_and_only_that(shard):
+    admit(shard, pages(5), crawl=2)
+    admit(shard, pages(5))
+    [one] = claim(shard, origin_id(shard), limit=1)
+    with shard.transaction():
+        assert shard.cancel(CRAWL, 3) == 3
+        assert shard.cancel(CRAWL, 3) == 1
+        assert shard.cancel(CRAWL, 3) == 0
+    assert state_counts(shard) == {CLAIMED: 1, UrlState.CANCELLED: 4}
+    assert states(shard)[one.url] is CLAIMED
+    assert waiting(shard) == {SITE: 5}
+
+
+def test_a_purge_ends_what_waits_of_one_domain(shard):
+    admit(shard, [*pages(2), *pages(2, "https://shop.example.com"), *pages(2, "http://a.org")])
+    with shard.transaction():
+        assert shard.purge(CRAWL, "example.com", 3) == 3
+        assert shard.purge(CRAWL, "example.com", 3) == 1
+        assert shard.purge(CRAWL, "unknown.com", 3) == 0
+    assert state_counts(shard) == {QUEUED: 2, UrlState.SKIPPED: 4}
+    assert waiting(shard) == {"http://a.org": 2}
+    assert {row.reason for row in shard.urls(CRAWL, UrlState.SKIPPED, 0, 9)} == {"purged"}
+
+
+def test_what_was_admitted_in_the_same_transaction_can_be_purged(shard):
+    with shard.transaction():
+        shard.admit(CRAWL, pages(2), NOW)
+        assert shard.purge(CRAWL, "example.com", 9) == 2
+    assert waiting(shard) == {}
+
+
+def test_counters_of_states_belong_to_the_store(shard):
+    with shard.transaction():
+        shard.count(CRAWL, {"links": 7, "trapped": 2})
+        shard.count(CRAWL, {"links": 1})
+    assert shard.counters(CRAWL)["links"] == 8
+    with pytest.raises(ValueError, match="queued"), shard.transaction():
+        shard.count(CRAWL, {"queued": 1})

@@ -1,0 +1,109 @@
+"""Batches of links from shard to shard, and the robots files."""
+
+from shared.state.model import Outgoing, StoredRobots
+from shared.state.protocol import ShardStore
+from tests.contract.state.helpers import CRAWL, NOW, SITE
+
+
+def send(shard: ShardStore, *targets: int) -> list[Outgoing]:
+    with shard.transaction():
+        return [shard.send(target, CRAWL, b"[%d]" % target) for target in targets]
+
+
+def test_batches_are_numbered_for_each_target(shard):
+    sent = send(shard, 5, 2, 5)
+    assert sent == [
+        Outgoing(5, 1, CRAWL, b"[5]"),
+        Outgoing(2, 1, CRAWL, b"[2]"),
+        Outgoing(5, 2, CRAWL, b"[5]"),
+    ]
+    assert sorted(shard.outgoing({}, 10)) == sorted(sent)
+    assert shard.counters(CRAWL)["outgoing"] == 3
+
+
+def test_what_was_sent_already_is_not_given_again(shard):
+    send(shard, 0, 0, 0, 7, 7)
+    found = shard.outgoing({0: 2, 7: 1}, 10)
+    assert [(one.target, one.sequence) for one in found] == [(0, 3), (7, 2)]
+    assert len(shard.outgoing({}, 4)) == 4
+    assert shard.outgoing({0: 3, 7: 2}, 10) == []
+
+
+def test_what_was_delivered_is_forgotten_and_its_numbers_are_not_used_again(shard):
+    send(shard, 0, 0, 0, 7)
+    with shard.transaction():
+        shard.delivered(0, 2)
+        shard.delivered(0, 2)
+    assert [(one.target, one.sequence) for one in shard.outgoing({}, 10)] == [(0, 3), (7, 1)]
+    assert shard.counters(CRAWL)["outgoing"] == 2
+    with shard.transaction():
+        shard.delivered(0, 3)
+    assert [one.sequence for one in send(shard, 0)] == [4]
+
+
+def test_a_batch_is_received_once_in_whatever_order(shard):
+    assert shard.received_from(4) == 0
+    with shard.transaction():
+        assert [shard.receive(4, number) for number in (2, 2, 4, 1, 1, 2, 4)] == [
+            *(True, False, True),
+            *(True, False, False, False),
+        ]
+    assert shard.received_from(4) == 2
+    with shard.transaction():
+        assert shard.receive(4, 3)
+        assert not shard.receive(4, 3)
+        assert shard.receive(9, 1)
+    assert (shard.received_from(4), shard.received_from(9)) == (4, 1)
+
+
+def test_what_was_received_in_a_transaction_that_failed_can_come_again(shard):
+    try:
+        with shard.transaction():
+            assert shard.receive(4, 1)
+            raise KeyError
+    except KeyError:
+        pass
+    with shard.transaction():
+        assert shard.receive(4, 1)
+
+
+def keep(
+    shard: ShardStore, origin: str, body: bytes, fetched_at: float, expires_at: float
+) -> StoredRobots:
+    robots = StoredRobots("rules", body, fetched_at, expires_at)
+    with shard.transaction():
+        shard.keep_robots(origin, robots)
+    return robots
+
+
+def test_robots_are_kept_and_replaced(shard):
+    assert shard.robots(SITE) is None
+    keep(shard, SITE, b"old", NOW, NOW + 60)
+    new = keep(shard, SITE, b"new", NOW + 1, NOW + 90)
+    assert shard.robots(SITE) == new
+
+
+def test_expired_robots_are_forgotten(shard):
+    keep(shard, "http://a.com", b"", NOW, NOW + 60)
+    keep(shard, "http://b.com", b"", NOW, NOW + 61)
+    with shard.transaction():
+        shard.forget_robots(NOW + 61, 1_000_000)
+    assert shard.robots("http://a.com") is None
+    assert shard.robots("http://b.com") is not None
+
+
+def test_the_oldest_robots_are_forgotten_when_all_take_too_much_room(shard):
+    for age in range(10):
+        keep(shard, f"http://h{age}.com", b"x" * 10_000, NOW - age, NOW + 60)
+    with shard.transaction():
+        shard.forget_robots(NOW, 35_000)
+    kept = [age for age in range(10) if shard.robots(f"http://h{age}.com")]
+    assert kept == [0, 1, 2]
+
+
+def test_robots_without_a_body_take_room_as_well(shard):
+    for number in range(100):
+        keep(shard, f"http://h{number}.com", b"", NOW, NOW + 60)
+    with shard.transaction():
+        shard.forget_robots(NOW, 500)
+    assert sum(shard.robots(f"http://h{number}.com") is not None for number in range(100)) < 100

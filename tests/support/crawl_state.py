@@ -1,0 +1,41 @@
+"""The state of a crawl as an owner of its shards would leave it, without one."""
+
+import time
+from contextlib import closing
+from pathlib import Path
+
+from shared.crawl.canonical import new_url
+from shared.crawl.states import UrlState
+from shared.state.directory import open_control, open_shard
+from shared.state.model import Settled
+from shared.urls import parse_url, shard_of_domain
+
+
+def crawled(directory: Path, shards: int, crawl: int, domain: str, *paths: str) -> None:
+    """Admit the URLs of a domain, and settle each: those with `/404` fail, those that end with
+    `/wait` wait, with `/fly` are being fetched, all others are done."""
+    now = time.time()
+    with closing(open_control(directory)) as control:
+        layout = control.layout(shards)
+        shard = shard_of_domain(domain, shards)
+        epoch = control.claim_lease(shard, "an-owner", 0.001)
+    assert epoch is not None
+    with closing(open_shard(directory, layout.generation, shard, epoch, now)) as store:
+        urls = [new_url(parse_url(f"https://{domain}{path}"), 0) for path in paths]
+        with store.transaction():
+            store.admit(crawl, urls, now, are_seeds=True)
+            found = store.take_domain(domain)
+            assert found is not None
+            claimed = store.claim(found.origins[0].id, crawl, now, len(urls))
+            outcomes = [_settled(url.id, url.url) for url in claimed]
+            store.settle([outcome for outcome in outcomes if outcome is not None], now)
+
+
+def _settled(number: int, url: str) -> Settled | None:
+    if url.endswith("/fly"):
+        return None
+    if url.endswith("/wait"):
+        return Settled(number, UrlState.QUEUED)
+    if "/404" in url:
+        return Settled(number, UrlState.FAILED, 404, "http 404")
+    return Settled(number, UrlState.DONE, 200, "", 1000)

@@ -1,0 +1,105 @@
+"""A crawl of the synthetic web by real worker processes, watched through the state store."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from loadtest.politeness import Verdict, judge
+from loadtest.synthetic_web import SyntheticWeb
+from loadtest.web_oracle import Coverage, coverage
+from shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
+from shared.crawl.states import CrawlState
+from shared.state.directory import open_control, open_reader
+from shared.state.model import Crawl
+from shared.urls import parse_url, registrable_domain, shard_of_domain
+from tests.support.waiting import eventually
+
+CONTACT = "crawler@example.org"
+HANDLERS = "worker.handlers.crawl,worker.handlers.parse"
+
+
+class Crawling:
+    """The state directory of a test, and the crawls in it."""
+
+    def __init__(self, directory: Path, web: SyntheticWeb, shards: int = 16) -> None:
+        self.directory = directory
+        self.web = web
+        self.shards = shards
+        self.control = open_control(directory)
+        self.control.layout(shards)
+
+    def close(self) -> None:
+        self.control.close()
+
+    def settings(self, stages: str = "crawl:1x100 parse:1x40", **more: str) -> dict[str, str]:
+        """For `start_worker`."""
+        return {
+            "WORKER_HANDLERS": HANDLERS,
+            "WORKER_STAGES": stages,
+            "CRAWL_STATE": str(self.directory),
+            "CRAWL_SHARDS": str(self.shards),
+            "CRAWL_LEASE_S": "2",
+            "CRAWL_RETRY_S": "1",
+            **self.web.worker_settings,
+            **more,
+        }
+
+    def start(
+        self,
+        *,
+        delay_s: float = 0.0,
+        limits: LimitSpec | None = None,
+        scope: ScopeSpec | None = None,
+        seeds: list[str] | None = None,
+    ) -> int:
+        """From all front pages, unless told otherwise; its number."""
+        spec = CrawlSpec(
+            contact=CONTACT,
+            scope=scope or ScopeSpec(max_depth=1000),
+            limits=limits or LimitSpec(),
+            politeness=PolitenessSpec(delay_s=delay_s),
+        )
+        crawl, _ = self.control.create_crawl(spec, time.time(), None, b"")
+        by_shard: dict[int, list[str]] = {}
+        for url in seeds or self.web.seeds:
+            domain = registrable_domain(parse_url(url).host)
+            by_shard.setdefault(shard_of_domain(domain, self.shards), []).append(url)
+        self.control.add_seeds(crawl.id, by_shard)
+        self.control.all_seeds_added(crawl.id)
+        return crawl.id
+
+    def crawl(self, crawl: int) -> Crawl:
+        return self.control.crawl(crawl)
+
+    def counters(self, crawl: int) -> Mapping[str, int]:
+        layout = self.control.layout(self.shards)
+        totals: Counter[str] = Counter()
+        for shard in range(layout.shards):
+            reader = open_reader(self.directory, layout.generation, shard)
+            if reader is not None:
+                totals.update(reader.counters(crawl))
+                reader.close()
+        return totals
+
+    async def ended(self, crawl: int, within_s: float = 60.0) -> Crawl:
+        try:
+            await eventually(lambda: self.crawl(crawl).state.is_final, within_s)
+        except AssertionError:
+            raise AssertionError(
+                f"the crawl has not ended: {self.crawl(crawl)}, {dict(self.counters(crawl))}"
+            ) from None
+        return self.crawl(crawl)
+
+    async def has_pages(self, crawl: int, pages: int, within_s: float = 60.0) -> None:
+        await eventually(lambda: self.counters(crawl)["pages"] >= pages, within_s)
+
+    def coverage(self) -> Coverage:
+        return coverage(self.web.perfect_crawl(), self.web.ledger())
+
+    def verdict(self, delay_s: float) -> Verdict:
+        return judge(self.web.ledger(), delay_s=delay_s)
+
+
+def is_complete(crawl: Crawl) -> bool:
+    return crawl.state is CrawlState.COMPLETED

@@ -1,0 +1,107 @@
+"""What limits a crawl: each situation has its own sentence."""
+
+import pytest
+
+from api.crawls.limited_by import NO_WORKER, OwnerFigures, Situation, limited_by
+from shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
+from tests.unit.api.crawls.made_up import a_crawl, counters
+
+BUSY = counters(queued=100, claimed=5, parsing=3)
+
+
+def situation(
+    figures: OwnerFigures | None = None,
+    *,
+    members: int = 1,
+    owned_shards: int = 4,
+    seeds_waiting: int = 0,
+    **counted: int,
+) -> Situation:
+    return Situation(
+        counters=counters(**counted) if counted else BUSY,
+        members=members,
+        shards=4,
+        owned_shards=owned_shards,
+        seeds_waiting=seeds_waiting,
+        figures=figures,
+    )
+
+
+def figures(
+    *, in_use: int = 10, ready: int = 5, waiting: int = 50, is_parse_behind: bool = False
+) -> OwnerFigures:
+    return OwnerFigures(
+        slots=100,
+        slots_in_use=in_use,
+        ready_domains=ready,
+        waiting_domains=waiting,
+        is_parse_behind=is_parse_behind,
+    )
+
+
+@pytest.mark.parametrize("state", sorted(FINAL_CRAWL_STATES))
+def test_nothing_limits_a_crawl_that_has_ended(state):
+    assert limited_by(a_crawl(state), situation(members=0)) == "it has ended"
+
+
+@pytest.mark.parametrize(
+    ("more", "where", "said"),
+    [
+        ({"has_all_seeds": False}, situation(members=0), "POST /crawls/7/seeds?last=true"),
+        ({}, situation(members=0), NO_WORKER),
+        ({"spec": {"seed_file": "seeds.txt"}, "has_all_seeds": False, "seed_file_lines": 12},
+         situation(), "12 lines"),
+        ({"spec": {"seed_file": "seeds.txt"}, "has_all_seeds": False},
+         situation(members=0), NO_WORKER),
+        ({}, situation(seeds_waiting=3), "3 batches"),
+        ({}, situation(), "about to start"),
+    ],
+)  # fmt: skip
+def test_what_a_crawl_waits_for_before_it_starts(more, where, said):
+    assert said in limited_by(a_crawl(CrawlState.STARTING, **more), where)
+
+
+def test_a_pause_tells_of_what_is_still_in_flight():
+    assert limited_by(a_crawl(CrawlState.PAUSED), situation()) == (
+        "paused; 8 URLs are still in flight"
+    )
+    assert limited_by(a_crawl(CrawlState.PAUSED), situation(queued=100)) == "paused"
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (situation(members=0), NO_WORKER),
+        (situation(), "8 URLs in flight"),
+        (situation(queued=100), "about to end"),
+    ],
+)
+def test_what_a_stopping_crawl_waits_for(where, said):
+    assert said in limited_by(a_crawl(CrawlState.STOPPING), where)
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (situation(members=0), NO_WORKER),
+        (situation(owned_shards=1), "3 of 4 shards have no owner"),
+        (situation(claimed=2, parsing=9), "the last 2 URLs known are being fetched"),
+        (situation(parsing=9), "waiting for parse: 9 pages"),
+        (situation(outgoing=2), "2 batches"),
+        (situation(outgoing=0, seeds_waiting=2), "seeds are being taken"),
+        (situation(done=5), "about to end"),
+        (situation(), "100 URLs wait"),
+        (situation(figures(is_parse_behind=True)), "waiting for parse"),
+        (situation(figures(in_use=100)), "slots: all 100"),
+        (situation(figures(ready=0)), "politeness: 50 domains, all waiting"),
+        (situation(figures()), "5 domains are ready"),
+    ],
+)
+def test_what_limits_a_crawl_that_runs(where, said):
+    assert said in limited_by(a_crawl(), where)
+
+
+def test_the_limit_on_pages_is_told_of_when_it_is_reached():
+    crawl = a_crawl(spec={"limits": {"pages": 50}})
+    assert "limit pages" in limited_by(crawl, situation(queued=9, pages=50))
+    assert "9 URLs wait" in limited_by(crawl, situation(queued=9, pages=49))

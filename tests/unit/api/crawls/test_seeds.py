@@ -1,0 +1,79 @@
+"""Seeds: which are taken, and to which shard they go."""
+
+import pytest
+
+from api.crawls.seeds import (
+    MAX_ERRORS,
+    by_shard,
+    check_seeds,
+    json_line,
+    plain_line,
+    read_seed,
+    urls_among,
+)
+from api.problems import Problem
+from shared.jobs import utc_now
+from shared.urls import shard_of_domain
+
+
+def test_seeds_are_canonical_and_each_is_there_once():
+    seeds = check_seeds(["HTTPS://Example.org", "https://example.org/", "http://b.example.org/a"])
+    assert [seed.url for seed in seeds] == ["https://example.org/", "http://b.example.org/a"]
+    assert {seed.domain for seed in seeds} == {"example.org"}
+
+
+def test_one_that_is_not_in_order_refuses_them_all_and_is_named():
+    with pytest.raises(Problem) as caught:
+        check_seeds(["https://example.org/", "ftp://example.org/", "x"])
+    problem = caught.value
+    assert (problem.status, problem.more["field"]) == (422, "seeds.1")
+    assert "2 of 3 seeds" in problem.detail
+    assert [error["index"] for error in problem.more["errors"]] == [1, 2]
+    assert "ftp" in problem.more["errors"][0]["detail"]
+
+
+def test_of_very_many_faults_all_are_counted_and_the_first_are_told():
+    with pytest.raises(Problem) as caught:
+        check_seeds(["x"] * (MAX_ERRORS + 50))
+    assert len(caught.value.more["errors"]) == MAX_ERRORS
+    assert f"{MAX_ERRORS + 50} of" in caught.value.detail
+
+
+def test_a_domain_s_seeds_go_to_its_shard_together():
+    seeds = check_seeds(
+        ["https://a.example.org/", "https://b.example.org/", "https://example.com/"]
+    )
+    groups = by_shard(seeds, 64)
+    assert groups[shard_of_domain("example.org", 64)] == [
+        "https://a.example.org/",
+        "https://b.example.org/",
+    ]
+    assert groups[shard_of_domain("example.com", 64)] == ["https://example.com/"]
+    assert by_shard(seeds, 1) == {0: [seed.url for seed in seeds]}
+
+
+def test_a_line_is_a_url_or_an_object_with_one():
+    expected = read_seed("https://example.org/")
+    assert plain_line(b"https://Example.org", utc_now()) == expected
+    assert json_line(b'{"url": "https://Example.org"}', utc_now()) == expected
+
+
+@pytest.mark.parametrize(
+    ("read_line", "line", "status"),
+    [
+        (plain_line, b"nowhere", 422),
+        (plain_line, b"https://\xff/", 400),
+        (json_line, b'{"url": "nowhere"}', 422),
+        (json_line, b'{"url": 5}', 422),
+        (json_line, b'{"url": "https://example.org/", "depth": 1}', 422),
+        (json_line, b"https://example.org/", 400),
+    ],
+)
+def test_a_line_that_is_none_is_refused(read_line, line, status):
+    with pytest.raises(Problem) as caught:
+        read_line(line, utc_now())
+    assert caught.value.status == status
+
+
+def test_the_urls_among_texts_are_found():
+    assert [url.host for url in urls_among(["x", "http://a.example/", ""])] == ["a.example"]

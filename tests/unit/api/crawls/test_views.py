@@ -1,0 +1,113 @@
+"""What is answered: all shards together, and times that people can read."""
+
+from datetime import UTC, datetime
+
+from api.crawls import views
+from shared.crawl.states import CrawlState, UrlState
+from shared.state.model import (
+    COUNTERS,
+    DomainRule,
+    ErrorGroup,
+    StoredDomain,
+    StoredOrigin,
+    UrlRow,
+)
+from tests.unit.api.crawls.made_up import STARTED_AT, a_crawl, counters, told
+
+
+def test_counters_are_summed_and_there_even_without_a_shard():
+    assert views.summed([]) == counters()
+    assert views.summed([counters(queued=2, pages=5), counters(queued=3)]) == counters(
+        queued=5, pages=5
+    )
+
+
+def test_a_view_has_every_counter_in_one_place():
+    counted = {name: number for number, name in enumerate(COUNTERS, 1)}
+    view = views.view(told(a_crawl()), counted, 2.5, STARTED_AT + 10)
+    assert view.urls["queued"] == counted["queued"]
+    assert view.urls | view.counters | {"changes": counted["changes"]} == counted
+    assert not view.urls.keys() & view.counters.keys()
+
+
+def test_rates_are_of_now_and_since_the_start():
+    view = views.view(told(a_crawl()), counters(pages=50), 2.5, STARTED_AT + 10)
+    assert (view.pages_per_s, view.mean_pages_per_s) == (2.5, 5)
+    ended = a_crawl(CrawlState.COMPLETED)
+    view = views.view(told(ended), counters(pages=50), None, STARTED_AT + 100_000)
+    assert (view.pages_per_s, view.mean_pages_per_s) == (None, 0.5)
+    starting = views.view(told(a_crawl(CrawlState.STARTING)), counters(), None, STARTED_AT)
+    assert starting.mean_pages_per_s is None
+
+
+def test_times_are_told_with_their_zone():
+    view = views.view(
+        told(a_crawl(), notes=[(STARTED_AT, "3 URLs were queued again")]), counters(), None, 0.0
+    )
+    assert view.started_at == datetime.fromtimestamp(STARTED_AT, UTC)
+    assert view.ended_at is None
+    assert view.notes[0].at == view.started_at
+    assert '"started_at":"1970-01-12T13:46:50Z"' in view.model_dump_json()
+
+
+def test_a_change_says_what_is_under_way():
+    change = views.change(
+        a_crawl(CrawlState.STOPPING, ends_as=CrawlState.CANCELLED),
+        counters(claimed=2, parsing=3, queued=10),
+    )
+    assert (change.in_flight, change.queued, change.ends_as) == (5, 10, "cancelled")
+
+
+def test_errors_of_all_shards_are_one_for_each_reason_the_most_frequent_first():
+    merged = views.errors(
+        [
+            ErrorGroup("http 404", 2, "https://a.example/", 10.0, 20.0),
+            ErrorGroup("connection refused", 5, "https://b.example/", 30.0, 40.0),
+            ErrorGroup("http 404", 4, "https://c.example/", 5.0, 15.0),
+        ]
+    )
+    assert [(error.reason, error.count) for error in merged] == [
+        ("http 404", 6),
+        ("connection refused", 5),
+    ]
+    assert merged[0].sample_url == "https://a.example/"
+    assert merged[0].first_at.timestamp() == 5
+    assert merged[0].last_at.timestamp() == 20
+
+
+def a_domain(name: str, *queued: int, next_at: float = 0.0) -> StoredDomain:
+    origins = [
+        StoredOrigin(place, f"https://{place}.{name}", number, 0.0)
+        for place, number in enumerate(queued)
+    ]
+    return StoredDomain(1, name, next_at, origins)
+
+
+def test_domains_with_most_waiting_come_first_with_what_was_said_of_them():
+    found = views.domains(
+        [
+            a_domain("a.example", 1, 1),
+            a_domain("b.example", *range(12), next_at=100.0),
+            a_domain("c.example", 3),
+        ],
+        [
+            DomainRule(None, "b.example", 5.0, False),
+            DomainRule(3, "b.example", 7.0, True),
+            DomainRule(None, "c.example", None, True),
+        ],
+        2,
+        now=50.0,
+    )
+    assert [(domain.domain, domain.queued) for domain in found] == [
+        ("b.example", 66),
+        ("c.example", 3),
+    ]
+    first, second = found
+    assert (first.delay_s, first.is_blocked, second.is_blocked) == (5.0, False, True)
+    assert first.next_at is not None and second.next_at is None
+    assert [origin.queued for origin in first.origins] == list(range(11, 1, -1))
+
+
+def test_a_url_is_told_with_the_name_of_its_state():
+    row = UrlRow(1, "https://a.example/", UrlState.FAILED, 2, 404, "http 404", 1, STARTED_AT)
+    assert views.url_view(row).state == "failed"

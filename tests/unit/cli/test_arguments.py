@@ -1,0 +1,87 @@
+import argparse
+
+import pytest
+
+from cli.arguments import WITHIN, make_parser
+from cli.crawl import crawl_request
+from cli.seeds import UsageError
+
+COMMANDS = ("demo", "crawl", "up", "submit", "status")
+URL = "https://example.org/"
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    return make_parser("manyhands").parse_args(words)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself_with_examples(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parsed(command, "--help")
+    assert ended.value.code == 0
+    text = capsys.readouterr().out
+    assert "examples:" in text
+    assert f"manyhands {command}" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("fly",),
+        ("demo", "--hosts", "0"),
+        ("demo", "--hosts", "10001"),
+        ("demo", "--pages", "some"),
+        ("demo", "--delay", "-1"),
+        ("demo", "--slots", "1.5"),
+        ("crawl", URL, "--max-pages", "0"),
+        ("crawl", URL, "--within", "listed"),
+        ("crawl", URL, "--delay", "nan"),
+        ("status", "first"),
+        ("status", "--api", "localhost:3000"),
+        ("submit",),
+    ],
+)
+def test_what_cannot_be_meant_is_a_usage_error(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        parsed(*words)
+    assert ended.value.code == 2
+    assert "error:" in capsys.readouterr().err
+
+
+def test_a_crawl_is_asked_for_as_it_was_typed():
+    request = crawl_request(
+        parsed(
+            *("crawl", "https://example.org", "--email", "me@example.org", "--max-pages", "7"),
+            *("--within", "domains", "--max-depth", "0", "--delay", "2.5"),
+            *("--exclude", "*/a*", "--exclude", "*/b*"),
+        )
+    )
+    assert request == {
+        "contact": "me@example.org",
+        "seeds": [URL],
+        "scope": {"within": "domains", "max_depth": 0, "exclude": ["*/a*", "*/b*"]},
+        "limits": {"pages": 7},
+        "politeness": {"delay_s": 2.5},
+    }
+
+
+@pytest.mark.parametrize("within", WITHIN)
+def test_every_choice_of_scope_is_one_that_the_api_knows(within):
+    request = crawl_request(parsed("crawl", URL, "--email", "me@example.org", "--within", within))
+    assert request["scope"]["within"] == within
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((URL,), "--email is missing"),
+        ((URL, "--email", "me"), "--email: an e-mail address is wanted"),
+        (("example.org", "--email", "me@example.org"), "did you mean https://example.org/"),
+        ((URL, "--email", "me@example.org", "--exclude", ""), "a pattern has 1 to"),
+        ((URL, "--email", "me@example.org", "--max-depth", "1001"), "scope.max_depth"),
+    ],
+)
+def test_what_a_newcomer_does_wrong_is_named(words, said):
+    with pytest.raises(UsageError, match=said.replace("[", "\\[")):
+        crawl_request(parsed("crawl", *words))

@@ -1,0 +1,66 @@
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from cli.summary import counts, is_good, size, summary_document, summary_table
+from tests.unit.cli.looks import error, look
+
+
+def shown(renderable: object) -> str:
+    console = Console(width=120, file=StringIO(), markup=False, record=True)
+    console.print(renderable)
+    return console.export_text()
+
+
+def test_the_table_tells_pages_rate_states_and_errors():
+    ended = look(
+        "completed",
+        done=21,
+        pages=21,
+        bytes=2 * 1024 * 1024,
+        links=1000,
+        errors=(error("http 404", 3),),
+    )
+    text = shown(summary_table(ended))
+    assert "crawl 1 completed" in text
+    assert "21 in 10.5 s: 2.0/s, 2.0 MiB" in text
+    assert "done 21" in text
+    assert "links 1,000" in text
+    assert "3 × http 404, such as https://a.example/x" in text
+
+
+def test_a_url_in_brackets_is_shown_as_it_is():
+    odd = error("http 404") | {"sample_url": "http://a.example/[bold]x"}
+    assert "http://a.example/[bold]x" in shown(summary_table(look("completed", errors=(odd,))))
+
+
+def test_counts_that_are_0_are_left_out():
+    assert counts({"done": 1200, "failed": 0, "out_of_scope": 2}) == "done 1,200 · out of scope 2"
+    assert counts({"done": 0}) == "none"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (3 * 1024**3, "3.0 GiB")],
+)
+def test_sizes_are_told_in_their_largest_unit(count, text):
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("state", "is_it"),
+    [("completed", True), ("limit_reached", True), ("cancelled", False), ("failed", False)],
+)
+def test_a_limit_is_a_good_end(state, is_it):
+    assert is_good(look(state)) is is_it
+
+
+def test_the_document_has_everything_that_the_table_has():
+    document = summary_document(look("completed", pages=21, done=21), Path("/x/crawl-1.ndjson"))
+    assert document["crawl"] == 1
+    assert document["state"] == "completed"
+    assert document["pages_per_s"] == 2.0
+    assert document["urls"]["done"] == 21
+    assert document["records"] == "/x/crawl-1.ndjson"

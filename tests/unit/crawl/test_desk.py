@@ -1,0 +1,198 @@
+"""URLs that come in, with real stores: nothing is done before its links are safe."""
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from shared.crawl.canonical import page_key
+from shared.crawl.exclusions import Exclusions
+from shared.crawl.messages import LinksBatch, LinksMessage, ParsedMessage
+from shared.crawl.scope import Scope
+from shared.crawl.spec import CrawlSpec, ScopeSpec
+from shared.crawl.states import CrawlState, UrlState
+from shared.state.directory import open_reader, open_shard
+from shared.state.model import LeaseLost, NewUrl, SeedBatch, Settled
+from shared.state.protocol import ShardReader, ShardStore
+from shared.urls import parse_url, registrable_domain, shard_of_domain
+from worker.crawl.crawls import LiveCrawl, LiveCrawls
+from worker.crawl.desk import Desk
+from worker.crawl.figures import CrawlFigures
+from worker.crawl.store_thread import StoreThread
+
+SHARDS = 4
+CRAWL = 1
+
+
+def shard_of(url: str) -> int:
+    return shard_of_domain(registrable_domain(parse_url(url).host), SHARDS)
+
+
+def site_in(shard: int) -> str:
+    """A site whose domain is of that shard."""
+    for number in range(1000):
+        url = f"http://site{number}.example/"
+        if shard_of(url) == shard:
+            return url
+    raise AssertionError
+
+
+HERE, THERE = site_in(0), site_in(1)
+# Of a shard that another process owns.
+ELSEWHERE = site_in(3)
+
+
+class Bench:
+    """A desk over two owned shards of four."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store = StoreThread()
+        self.crawls = LiveCrawls()
+        self.owned: dict[int, object] = {0: None, 1: None}
+        self.told: list[tuple[int, list[str]]] = []
+        self.outgoing_told = 0
+        self.desk = Desk(
+            self.store, self.crawls, self.owned, CrawlFigures(), self._told_new, self._told_outgoing
+        )
+        self.desk.shards = SHARDS
+        spec = CrawlSpec(contact="me@example.org", scope=ScopeSpec(within="anywhere"))
+        scope = Scope(spec.scope, Exclusions.parse([]))
+        self.crawls.by_id[CRAWL] = LiveCrawl(CRAWL, spec, CrawlState.RUNNING, scope, "Manyhands")
+
+    async def open(self) -> None:
+        for shard in self.owned:
+            await self.store.open(shard, partial(open_shard, self.directory, 0, shard, 1, 0.0))
+
+    def reader(self, shard: int) -> ShardReader:
+        reader = open_reader(self.directory, 0, shard)
+        assert reader is not None
+        return reader
+
+    def urls(self, shard: int, state: UrlState = UrlState.QUEUED) -> list[str]:
+        return [row.url for row in self.reader(shard).urls(CRAWL, state, 0, 100)]
+
+    async def fetched(self, url: str) -> None:
+        """As if it had been fetched, and its parse job pushed."""
+        await self.desk.seeds(shard_of(url), [SeedBatch(1, CRAWL, [url])])
+
+        def go_on(store: ShardStore) -> None:
+            (domain,) = store.take_domains(10.0**10, 10)
+            (claimed,) = store.claim(domain.origins[0].id, CRAWL, 10.0**10, 10)
+            store.settle([Settled(claimed.id, UrlState.PARSING, 200)], 1.0)
+
+        await self.store.change(shard_of(url), go_on)
+
+    async def parsed(self, url: str, links: Sequence[str]) -> None:
+        key = page_key(parse_url(url)).hex()
+        message = ParsedMessage(crawl=CRAWL, key=key, url=url, depth=0, links=list(links), error="")
+        await self.desk.parsed(message)
+
+    def _told_new(self, shard: int, urls: Sequence[NewUrl]) -> None:
+        self.told.append((shard, [url.url for url in urls]))
+
+    def _told_outgoing(self) -> None:
+        self.outgoing_told += 1
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    bench = Bench(tmp_path)
+    await bench.open()
+    yield bench
+    await bench.store.stop()
+
+
+async def test_seeds_are_queued(bench: Bench) -> None:
+    await bench.desk.seeds(0, [SeedBatch(1, CRAWL, [HERE, HERE + "a", HERE])])
+
+    assert bench.urls(0) == [HERE, HERE + "a"]
+    assert bench.told[0][0] == 0
+
+
+async def test_a_parsed_page_is_done_and_its_links_are_where_they_belong(bench: Bench) -> None:
+    await bench.fetched(HERE)
+
+    await bench.parsed(HERE, [HERE + "x", THERE + "y", ELSEWHERE + "z"])
+
+    assert bench.urls(0, UrlState.DONE) == [HERE]
+    assert bench.urls(0) == [HERE + "x"]
+    assert bench.urls(1) == [THERE + "y"]
+    (batch,) = await bench.store.change(0, lambda store: store.outgoing({}, 10))
+    assert (batch.target, batch.sequence) == (3, 1)
+    assert ELSEWHERE.encode() + b"z" in batch.payload
+    assert bench.outgoing_told == 1
+
+
+async def test_a_repeat_sends_nothing_twice(bench: Bench) -> None:
+    await bench.fetched(HERE)
+    await bench.parsed(HERE, [HERE + "x", ELSEWHERE + "z"])
+
+    await bench.parsed(HERE, [HERE + "x", ELSEWHERE + "z"])
+
+    assert len(await bench.store.change(0, lambda store: store.outgoing({}, 10))) == 1
+    counters = bench.reader(0).counters(CRAWL)
+    assert (counters["done"], counters["queued"], counters["admitted"]) == (1, 1, 2)
+
+
+async def test_a_page_is_not_done_when_a_shard_of_its_links_is_lost(
+    bench: Bench, tmp_path: Path
+) -> None:
+    await bench.fetched(HERE)
+    open_shard(tmp_path, 0, 1, 2, 0.0).close()
+
+    with pytest.raises(LeaseLost):
+        await bench.parsed(HERE, [THERE + "y"])
+
+    assert bench.urls(0, UrlState.PARSING) == [HERE]
+
+
+async def test_a_page_of_a_shard_that_is_not_ours_is_refused(bench: Bench) -> None:
+    with pytest.raises(LeaseLost, match="shard 3"):
+        await bench.parsed(ELSEWHERE, [])
+
+
+async def test_links_from_another_shard_are_taken_once(bench: Bench) -> None:
+    message = LinksMessage(
+        generation=0,
+        target=0,
+        batches=[LinksBatch(3, 1, CRAWL, [(HERE + "n", 2, 0)])],
+    )
+
+    await bench.desk.links(message)
+    await bench.desk.links(message)
+
+    assert bench.urls(0) == [HERE + "n"]
+    assert bench.reader(0).received_from(3) == 1
+    assert bench.reader(0).counters(CRAWL)["admitted"] == 1
+
+
+async def test_links_of_an_older_layout_are_left_to_their_sender(bench: Bench) -> None:
+    bench.desk.generation = 1
+
+    await bench.desk.links(
+        LinksMessage(
+            generation=0, target=0, batches=[LinksBatch(3, 1, CRAWL, [(HERE + "n", 2, 0)])]
+        )
+    )
+
+    assert bench.urls(0) == []
+
+
+async def test_links_known_to_be_in_the_store_are_not_asked_for_again(bench: Bench) -> None:
+    await bench.fetched(HERE)
+    await bench.parsed(HERE, [HERE + "x"])
+    bench.told.clear()
+
+    message = ParsedMessage(
+        crawl=CRAWL,
+        key=page_key(parse_url(HERE)).hex(),
+        url=HERE,
+        depth=0,
+        links=[HERE + "x"],
+        error="",
+    )
+    await bench.desk.parsed(message)
+
+    assert bench.told == []

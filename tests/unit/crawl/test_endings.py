@@ -1,0 +1,119 @@
+"""What an answer means for its URL."""
+
+import pytest
+
+from shared.crawl.states import UrlState
+from shared.state.model import ClaimedUrl, Settled
+from worker.crawl.endings import MAX_REDIRECTS, MOST_ATTEMPTS, Redirect, judge, put_off, try_again
+from worker.net.fetcher import Answer, Phases
+
+URL = ClaimedUrl(5, 1, b"k" * 16, "http://example.org/a/b", 2, 0, 0)
+HTML = "text/html; charset=utf-8"
+NOW = 1000.0
+
+
+def answer(status: int, location: str | None = None, content_type: str = HTML) -> Answer:
+    return Answer(
+        url=URL.url,
+        status=status,
+        content_type=content_type,
+        location=location,
+        retry_after=None,
+        robots_tag="",
+        cache_control="",
+        body=b"",
+        is_truncated=False,
+        wire_bytes=0,
+        phases=Phases(),
+    )
+
+
+def settled(given: Settled | Redirect | None) -> Settled:
+    assert isinstance(given, Settled)
+    return given
+
+
+@pytest.mark.parametrize("status", [200, 203, 206])
+def test_html_is_a_page_to_parse(status: int) -> None:
+    assert judge(URL, answer(status), NOW, 30) is None
+
+
+@pytest.mark.parametrize("content_type", ["image/png", "application/zip", "text/css;x"])
+def test_what_is_not_html_is_skipped(content_type: str) -> None:
+    ended = settled(judge(URL, answer(200, content_type=content_type), NOW, 30))
+
+    assert ended.state is UrlState.SKIPPED
+    assert ended.status == 200
+    assert ended.reason.startswith("content type ")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451])
+def test_a_4xx_is_final(status: int) -> None:
+    ended = settled(judge(URL, answer(status), NOW, 30))
+
+    assert (ended.state, ended.status) == (UrlState.FAILED, status)
+
+
+@pytest.mark.parametrize("status", [408, 425, 500, 502, 504])
+def test_what_may_pass_is_tried_again_later_and_later(status: int) -> None:
+    first = settled(judge(URL, answer(status), NOW, 30))
+    second = settled(judge(URL._replace(attempts=1), answer(status), NOW, 30))
+
+    assert first.state is second.state is UrlState.QUEUED
+    assert (first.not_before, second.not_before) == (NOW + 30, NOW + 120)
+    assert (first.attempts, second.attempts) == (1, 2)
+
+
+def test_the_last_attempt_is_the_last() -> None:
+    ended = try_again(URL._replace(attempts=MOST_ATTEMPTS - 1), "time-out: connect", NOW, 30)
+
+    assert (ended.state, ended.reason) == (UrlState.FAILED, "time-out: connect")
+
+
+def test_to_be_put_off_spends_no_attempt() -> None:
+    again = put_off(URL._replace(attempts=1), "http 429")
+
+    assert (again.state, again.attempts, again.not_before) == (UrlState.QUEUED, 1, 0.0)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/c", "http://example.org/c"),
+        ("c", "http://example.org/a/c"),
+        ("https://Other.example/#x", "https://other.example/"),
+        ("//other.example", "http://other.example/"),
+    ],
+)
+def test_a_redirect_leads_to_a_url_of_its_own(status: int, location: str, target: str) -> None:
+    given = judge(URL, answer(status, location), NOW, 30)
+
+    assert isinstance(given, Redirect)
+    assert given.target.text == target
+
+
+@pytest.mark.parametrize(
+    ("location", "reason"),
+    [
+        (None, "redirect without a target"),
+        ("javascript:alert(1)", "redirect to no URL"),
+        ("http://user:secret@example.org/", "redirect to no URL"),
+        ("/a/b", "redirect to itself"),
+        ("/a/b#top", "redirect to itself"),
+    ],
+)
+def test_a_redirect_that_leads_nowhere_has_failed(location: str | None, reason: str) -> None:
+    ended = settled(judge(URL, answer(302, location), NOW, 30))
+
+    assert (ended.state, ended.reason) == (UrlState.FAILED, reason)
+
+
+def test_endless_redirects_end() -> None:
+    ended = settled(judge(URL._replace(redirects=MAX_REDIRECTS), answer(302, "/c"), NOW, 30))
+
+    assert ended.reason == "too many redirects"
+
+
+def test_a_304_that_nobody_asked_for_is_no_redirect() -> None:
+    assert not isinstance(judge(URL, answer(304, "/c"), NOW, 30), Redirect)

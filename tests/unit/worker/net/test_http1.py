@@ -1,0 +1,144 @@
+"""An answer of HTTP/1, byte by byte: what is kept, where it is stopped, whether the connection is
+good for another."""
+
+import gzip
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from worker.net.http1 import MAX_HEAD_BYTES, MAX_HEADERS, Exchange
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+PAGE = HEAD + b"Content-Length: 5\r\n\r\nhello"
+PIECES = [
+    *(b"HTTP/1.1 200 OK\r\n", b"\r\n", b"5\r\nhello\r\n", b"0\r\n\r\n", b"\x00", b"a: b\r\n"),
+    *(b"Content-Length: 5\r\n", b"Transfer-Encoding: chunked\r\n", b"Content-Encoding: br\r\n"),
+]
+
+
+def exchange(wants_body: bool = True, max_bytes: int = 1000) -> Exchange:
+    return Exchange(lambda _status, _type: wants_body, max_bytes, lambda: None)
+
+
+def fed(data: bytes, chunk: int = 10**6, **options: object) -> Exchange:
+    one = exchange(**options)  # type: ignore[arg-type]
+    for start in range(0, len(data), chunk):
+        one.feed(data[start : start + chunk])
+    return one
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 10**6])
+def test_an_answer_is_the_same_however_it_is_cut(chunk):
+    one = fed(PAGE, chunk)
+    assert (one.is_done, one.failure, one.status) == (True, None, 200)
+    assert (one.body.data, one.header(b"content-type")) == (b"hello", "text/html")
+    assert one.is_reusable
+
+
+def test_a_server_that_wants_to_close_is_taken_at_its_word():
+    assert not fed(PAGE.replace(b"Content-L", b"Connection: close\r\nContent-L")).is_reusable
+    assert not fed(PAGE.replace(b"HTTP/1.1", b"HTTP/1.0")).is_reusable
+
+
+def test_bytes_behind_the_end_make_the_connection_useless():
+    one = fed(PAGE + b"HTTP/1.1 200 OK\r\n")
+    assert (one.body.data, one.is_reusable) == (b"hello", False)
+
+
+def test_a_body_without_length_ends_with_the_connection():
+    one = fed(HEAD + b"\r\nhel")
+    one.feed(b"lo")
+    assert not one.is_done
+    one.ended()
+    assert (one.is_done, one.failure, one.body.data) == (True, None, b"hello")
+    assert not one.is_reusable
+
+
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 100\r\n\r\nhalf", b"Transfer-Encoding: chunked\r\n\r\n5\r\nab"]
+)
+def test_a_body_that_ends_too_early_is_no_answer(framing):
+    one = fed(HEAD + framing)
+    one.ended()
+    assert one.failure is not None and one.failure.reason == "bad answer: body cut short"
+
+
+def test_hints_are_passed_over():
+    one = fed(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 X\r\nLocation: /x\r\n\r\n" + PAGE)
+    assert (one.status, one.body.data, one.header(b"location")) == (200, b"hello", None)
+
+
+def test_another_protocol_is_no_answer():
+    one = fed(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\nxyz")
+    assert one.failure is not None and not one.is_reusable
+
+
+def test_a_body_that_is_not_wanted_ends_with_the_head():
+    one = fed(HEAD + b"Content-Length: 100\r\n\r\n", wants_body=False)
+    assert (one.is_done, one.failure, one.is_reusable) == (True, None, False)
+
+
+def test_an_empty_body_that_is_not_wanted_keeps_the_connection():
+    one = fed(HEAD + b"Content-Length: 0\r\n\r\n", wants_body=False)
+    assert (one.is_done, one.failure, one.is_reusable) == (True, None, True)
+
+
+def test_a_long_body_is_stopped_at_its_limit():
+    one = fed(HEAD + b"Content-Length: 5000\r\n\r\n" + bytes(2000), 100, max_bytes=1000)
+    assert (one.is_done, len(one.body.data), one.body.is_truncated) == (True, 1000, True)
+    assert not one.is_reusable
+
+
+def test_a_compressed_body_is_unpacked_as_it_comes():
+    packed = gzip.compress(b"<p>" * 100)
+    head = HEAD + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    one = fed(head + packed, 3)
+    assert (one.body.data, one.body.taken) == (b"<p>" * 100, len(packed))
+
+
+@pytest.mark.parametrize("chunk", [1000, 10**7])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"X: " + b"x" * (MAX_HEAD_BYTES + 1),
+        b"x" * (MAX_HEAD_BYTES + 1) + b": y",
+        b"\r\n".join(b"X-%d: y" % number for number in range(MAX_HEADERS + 1)),
+        b"\r\n".join(b"X-%d: %s" % (number, b"y" * 4000) for number in range(20)),
+    ],
+    ids=["long value", "long name", "many", "many bytes"],
+)
+def test_headers_have_a_limit(headers, chunk):
+    one = fed(HEAD + headers + b"\r\n\r\n", chunk)
+    assert one.failure is not None and one.failure.reason == "headers too large"
+
+
+def test_the_end_is_told_once():
+    told: list[None] = []
+    one = Exchange(lambda _status, _type: True, 1000, lambda: told.append(None))
+    one.feed(PAGE)
+    one.feed(b"more")
+    one.ended()
+    assert len(told) == 1
+
+
+@given(st.binary(max_size=200), st.integers(1, 50))
+def test_any_bytes_are_an_answer_or_have_a_reason(data, chunk):
+    one = fed(data, chunk)
+    one.ended()
+    assert one.is_done
+    assert one.failure is None or one.failure.reason
+
+
+@given(
+    st.lists(
+        st.sampled_from(PIECES),
+        max_size=12,
+    ),
+    st.integers(1, 50),
+)
+def test_pieces_of_answers_in_any_order_are_an_answer_or_have_a_reason(pieces, chunk):
+    one = fed(b"HTTP/1.1 200 OK\r\n" + b"".join(pieces), chunk)
+    one.ended()
+    assert one.is_done
+    assert len(one.body.data) <= 1000

@@ -1,0 +1,68 @@
+"""The parse job that carries a page."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from shared.crawl.messages import PageOfCrawl
+from shared.jobs import Job, encode_job
+from worker.bodies import unpack
+from worker.context import JobContext
+from worker.handlers.parse import parse
+from worker.pages import parse_job
+from worker.registry import make_handler
+from worker.testing import make_delivery
+
+PAGE_OF_CRAWL = PageOfCrawl(
+    crawl=3, key="00ff", queue="crawl.07", depth=2, obeys_nofollow=True, robots_tag="noindex"
+)
+
+
+def job_of(**changes: Any) -> Job:
+    fields: dict[str, Any] = {
+        "url": "http://example.com/",
+        "final_url": "http://example.com/home",
+        "status": 200,
+        "content_type": "text/html",
+        "body": b"<p>x",
+        "is_truncated": False,
+        "fetched_at": datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC),
+        "truncate_bytes": 100,
+        "fetch_id": "fetch-0001",
+    }
+    return parse_job(**(fields | changes))
+
+
+def test_a_body_is_cut_to_what_is_parsed():
+    job = job_of(body=b"x" * 11, truncate_bytes=10)
+    assert (unpack(job.args[4]), job.args[5]) == (b"x" * 10, True)
+    job = job_of(body=b"x" * 10, truncate_bytes=10)
+    assert (unpack(job.args[4]), job.args[5]) == (b"x" * 10, False)
+
+
+def test_a_page_that_was_cut_while_it_was_read_says_so():
+    assert job_of(is_truncated=True).args[5] is True
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"status": 404}, {"status": 403}, {"content_type": "application/pdf"}],
+)
+def test_what_is_not_parsed_is_recorded_without_its_body(changes):
+    job = job_of(truncate_bytes=1, **changes)
+    assert unpack(job.args[4]) == b""
+    assert job.args[5] is False
+
+
+def test_a_page_without_a_crawl_has_the_arguments_that_it_always_had():
+    assert len(job_of().args) == 7
+
+
+async def test_a_page_of_a_crawl_says_whose_it_is():
+    job = job_of(crawl=PAGE_OF_CRAWL)
+    assert (job.jobtype, job.queue, job.jid) == ("parse", "parse", "fetch-0001.parse")
+    assert encode_job(job)
+    context = JobContext(make_delivery("parse", job.args), can_emit=True)
+    arguments = make_handler("parse", parse).arguments(job.args, context)
+    assert arguments == [*job.args[:7], context, PAGE_OF_CRAWL]

@@ -1,0 +1,67 @@
+"""The crawls that have not ended, as this process last saw them. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from shared.crawl.scope import Scope
+from shared.crawl.spec import CrawlSpec
+from shared.crawl.states import CrawlState
+from shared.state.model import Crawl, DomainRule
+
+
+@dataclass(slots=True)
+class LiveCrawl:
+    """State: how many pages it may still fetch here without asking (None: as many as it likes)."""
+
+    id: int
+    spec: CrawlSpec
+    state: CrawlState
+    scope: Scope
+    user_agent: str
+    pages_left: int | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is CrawlState.RUNNING
+
+
+@dataclass(slots=True)
+class LiveCrawls:
+    """State: the crawls by id, and what operators said of domains."""
+
+    by_id: dict[int, LiveCrawl] = field(default_factory=dict)
+    _rules: dict[tuple[int | None, str], DomainRule] = field(default_factory=dict)
+
+    @property
+    def running(self) -> list[int]:
+        return [crawl.id for crawl in self.by_id.values() if crawl.is_running]
+
+    def update(self, crawls: Iterable[Crawl], made: Mapping[int, LiveCrawl]) -> set[int]:
+        """Take over the states; `made` has those that are new here. Gives those that ran and do
+        not any more."""
+        before = set(self.running)
+        seen = {}
+        for crawl in crawls:
+            live = self.by_id.get(crawl.id) or made.get(crawl.id)
+            if live is not None:
+                live.state = crawl.state
+                seen[crawl.id] = live
+        self.by_id = seen
+        return before - set(self.running)
+
+    def obey(self, rules: Iterable[DomainRule]) -> None:
+        self._rules = {(rule.crawl, rule.domain): rule for rule in rules}
+
+    def rule_delay_s(self, crawl: int, domain: str) -> float | None:
+        for key in ((crawl, domain), (None, domain)):
+            rule = self._rules.get(key)
+            if rule is not None and rule.delay_s is not None:
+                return rule.delay_s
+        return None
+
+    def is_blocked(self, crawl: int, domain: str) -> bool:
+        return any(
+            rule.is_blocked
+            for key in ((crawl, domain), (None, domain))
+            if (rule := self._rules.get(key)) is not None
+        )

@@ -1,0 +1,186 @@
+"""Where URLs come in: seeds, links of parsed pages, links from other shards, redirects.
+
+A page is done only when its links are safe. Those of shards that this process owns are admitted
+first; those of others are stored beside the page, in the transaction that makes it done. So a crash
+at any point repeats work and loses none.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import orjson
+
+from shared.crawl.messages import LinksMessage, ParsedMessage
+from shared.crawl.states import UrlState
+from shared.state.model import ClaimedUrl, LeaseLost, NewUrl, SeedBatch, Settled
+from shared.state.protocol import ShardStore
+from shared.urls import Url, parse_url, registrable_domain, shard_of_domain
+from worker.crawl.crawls import LiveCrawl, LiveCrawls
+from worker.crawl.figures import CrawlFigures
+from worker.crawl.links import Link, RecentKeys, SortedLinks, as_links, sort_links
+from worker.crawl.store_thread import StoreThread
+
+# How a URL ends; False when it had ended before.
+End = Callable[[ShardStore, float], bool]
+# The shard, and the URLs that may be new there.
+Told = Callable[[int, Sequence[NewUrl]], None]
+
+
+class Desk:
+    """State: the keys that were last admitted. `owned` are the owner's open shards;
+    `told_new` is told of what was admitted, `told_outgoing` when links wait for others."""
+
+    def __init__(
+        self,
+        store: StoreThread,
+        crawls: LiveCrawls,
+        owned: Mapping[int, object],
+        figures: CrawlFigures,
+        told_new: Told,
+        told_outgoing: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._crawls = crawls
+        self._owned = owned
+        self._figures = figures
+        self._told_new = told_new
+        self._told_outgoing = told_outgoing
+        self._recent = RecentKeys()
+        self.shards = 1
+        self.generation = 0
+
+    def shard_of(self, url: str) -> int:
+        return shard_of_domain(registrable_domain(parse_url(url).host), self.shards)
+
+    async def parsed(self, message: ParsedMessage) -> None:
+        """Raises LeaseLost when the page's shard is not owned here."""
+        shard = self._require(self.shard_of(message.url))
+        crawl = self._crawls.by_id.get(message.crawl)
+        links = SortedLinks()
+        self._figures.links += len(message.links)
+        if crawl is not None:
+            below = message.depth + 1
+            links = self._sorted(crawl, [(link, below, 0) for link in message.links])
+        key = bytes.fromhex(message.key)
+        await self._end_with_links(
+            shard, message.crawl, links, lambda store, now: store.parsed(message.crawl, key, now)
+        )
+
+    async def redirected(
+        self, shard: int, crawl: LiveCrawl, claimed: ClaimedUrl, target: Url, status: int
+    ) -> None:
+        """The target is a URL of its own, as deep as the one that leads to it."""
+        links = self._sorted(crawl, [(target.text, claimed.depth, claimed.redirects + 1)])
+        settled = Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
+
+        def end(store: ShardStore, now: float) -> bool:
+            store.settle([settled], now)
+            return True
+
+        await self._end_with_links(shard, crawl.id, links, end)
+
+    async def links(self, message: LinksMessage) -> None:
+        """From pages of other shards. Raises LeaseLost when the target is not owned here."""
+        if message.generation != self.generation:
+            return  # of a layout that is gone; the sender has it still, and sends it anew
+        shard = self._require(message.target)
+        batches = []
+        for batch in message.batches:
+            crawl = self._crawls.by_id.get(batch.crawl)
+            found = self._sorted(crawl, batch.links) if crawl is not None else SortedLinks()
+            urls = found.by_shard.get(shard, [])
+            limit = crawl.spec.limits.pages_per_host if crawl is not None else None
+            batches.append((batch, urls, limit))
+
+        def receive(store: ShardStore) -> None:
+            now = time.time()
+            for batch, urls, limit in batches:
+                if store.receive(batch.source, batch.sequence) and urls:
+                    _admit(store, batch.crawl, urls, now, limit)
+
+        await self._store.change(shard, receive)
+        for batch, urls, _ in batches:
+            self._admitted(shard, batch.crawl, urls)
+
+    async def seeds(
+        self, shard: int, batches: Sequence[SeedBatch]
+    ) -> dict[int, dict[int, list[str]]]:
+        """Of crawls that are known here. Gives back, by crawl and shard, those that belong to
+        other shards: they were sorted for a number of shards that is no more."""
+        misplaced: dict[int, dict[int, list[str]]] = {}
+        # Links to a seed's host that came before it were out of scope, and are not any more.
+        self._recent = RecentKeys()
+        for batch in batches:
+            crawl = self._crawls.by_id[batch.crawl]
+            links: list[Link] = [(url, 0, 0) for url in batch.urls]
+            by_shard = sort_links(crawl, links, self.shards, self._recent).by_shard
+            urls = by_shard.pop(shard, [])
+            for other, theirs in by_shard.items():
+                texts = [url.url for url in theirs]
+                misplaced.setdefault(batch.crawl, {}).setdefault(other, []).extend(texts)
+            limit = crawl.spec.limits.pages_per_host
+
+            await self._admit(shard, batch.crawl, urls, limit)
+        return misplaced
+
+    def _sorted(self, crawl: LiveCrawl, links: Sequence[Link]) -> SortedLinks:
+        return sort_links(crawl, links, self.shards, self._recent)
+
+    def _require(self, shard: int) -> int:
+        if shard not in self._owned:
+            raise LeaseLost(f"shard {shard} is not owned here")
+        return shard
+
+    async def _end_with_links(self, shard: int, crawl: int, links: SortedLinks, end: End) -> None:
+        mine = links.by_shard.pop(shard, [])
+        local = {to: urls for to, urls in links.by_shard.items() if to in self._owned}
+        outgoing = {
+            to: orjson.dumps(as_links(urls))
+            for to, urls in links.by_shard.items()
+            if to not in local
+        }
+        live = self._crawls.by_id.get(crawl)
+        limit = live.spec.limits.pages_per_host if live is not None else None
+        if local:
+            await asyncio.gather(
+                *(self._admit(to, crawl, urls, limit) for to, urls in local.items())
+            )
+
+        def finish(store: ShardStore) -> None:
+            now = time.time()
+            if mine:
+                _admit(store, crawl, mine, now, limit)
+            if end(store, now):
+                for to, payload in outgoing.items():
+                    store.send(to, crawl, payload)
+                store.count(crawl, links.counts)
+
+        await self._store.change(shard, finish)
+        self._admitted(shard, crawl, mine)
+        if outgoing:
+            self._told_outgoing()
+
+    async def _admit(self, shard: int, crawl: int, urls: list[NewUrl], limit: int | None) -> None:
+        await self._store.change(
+            shard, lambda store: _admit(store, crawl, urls, time.time(), limit)
+        )
+        self._admitted(shard, crawl, urls)
+
+    def _admitted(self, shard: int, crawl: int, urls: Sequence[NewUrl]) -> None:
+        if urls:
+            self._recent.add(crawl, [url.key for url in urls])
+            self._told_new(shard, urls)
+
+
+def _admit(
+    store: ShardStore, crawl: int, urls: Sequence[NewUrl], now: float, limit: int | None
+) -> None:
+    """Nothing but seeds, and where they redirect to, is at depth 0: `example.org` that leads to
+    `www.example.org` stands for that host."""
+    seeds = [url for url in urls if url.depth == 0]
+    if seeds:
+        store.admit(crawl, seeds, now, host_limit=limit, are_seeds=True)
+    links = [url for url in urls if url.depth] if seeds else urls
+    if links:
+        store.admit(crawl, links, now, host_limit=limit)

@@ -1,0 +1,156 @@
+"""Fills the slots with domains that are due, and never waits in one.
+
+A domain that waits holds no slot: it stands in `ready` with its time. One that may be requested is
+taken from there, and comes back when its answer has ended.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from shared.crawl.states import UrlState
+from shared.state.model import ClaimedUrl, Settled
+from worker.crawl import endings
+from worker.crawl.crawls import LiveCrawl, LiveCrawls
+from worker.crawl.hosts import Origin
+from worker.crawl.robots import RobotsRules
+from worker.crawl.settling import Settling
+from worker.crawl.visits import Visits, is_hopeless
+from worker.crawl.working_set import WorkingSet
+
+MOST_ROBOTS = 256
+# URLs that are passed over (robots, blocks) in one go.
+MOST_PASSED_OVER = 100
+# Answers that the broker or the store does not have yet, for each slot.
+UNSETTLED_PER_SLOT = 2
+GRANT_AGAIN_S = 0.2
+# A lease that is late may still be renewed.
+LEASE_AGAIN_S = 0.1
+# With fewer URLs in line than this more are claimed, so that they are here in time.
+FEW_URLS = 2
+
+
+class Feed:
+    """State: whether it is open, its pace, and when it looks next. `wants_pages` asks for pages
+    that a crawl with a limit may fetch."""
+
+    def __init__(
+        self,
+        slots: int,
+        hosts: WorkingSet,
+        visits: Visits,
+        crawls: LiveCrawls,
+        settling: Settling,
+        wants_pages: Callable[[LiveCrawl], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._slots = slots
+        self._hosts = hosts
+        self._visits = visits
+        self._crawls = crawls
+        self._settling = settling
+        self._wants_pages = wants_pages
+        self._timer: asyncio.TimerHandle | None = None
+        self._pump_is_due = False
+        # The share of the slots that back-pressure leaves.
+        self.pace = 1.0
+        self.is_open = True
+
+    def figures(self) -> dict[str, int]:
+        ready, visits = self._hosts.ready, self._visits
+        return {
+            "slots": self._slots,
+            "busy": visits.in_slots,
+            "robots": visits.robots_in_flight,
+            "unsettled": visits.unsettled,
+            "domains": ready.domains,
+            "ready": ready.ready,
+            "waiting": ready.waiting,
+        }
+
+    def wake(self) -> None:
+        if not self._pump_is_due:
+            self._pump_is_due = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pump_is_due = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        ready, now = self._hosts.ready, self._loop.time()
+        while self._has_room():
+            taken = ready.take(now)
+            if taken is None:
+                due = ready.next_due(now)
+                if due is not None:
+                    self._timer = self._loop.call_at(due, self.wake)
+                return
+            self._begin(self._hosts.origins[taken[1]], now)
+
+    def _has_room(self) -> bool:
+        visits = self._visits
+        return (
+            self.is_open
+            and visits.in_slots < int(self._slots * self.pace)
+            and visits.robots_in_flight < MOST_ROBOTS
+            and visits.unsettled < self._slots * UNSETTLED_PER_SLOT
+        )
+
+    def _begin(self, origin: Origin, now: float) -> None:
+        domain = origin.domain
+        domain.in_flight += 1
+        shard = domain.shard
+        if shard.is_leaving or not self._visits.rights.hold(shard.number, shard.epoch):
+            self._hosts.ready.block(origin.handle, now + LEASE_AGAIN_S)
+            self._hosts.request_ended(origin, None)
+            return
+        rules = self._visits.robots.peek(origin.name)
+        if rules is None or (rules.is_unreachable and not is_hopeless(rules, origin.state)):
+            self._visits.begin_robots(origin)
+            return
+        chosen = self._next_url(origin, rules, now)
+        if len(origin.urls) < FEW_URLS:
+            self._hosts.refill(origin)
+        if chosen is None:
+            self._hosts.request_ended(origin, None)
+        else:
+            self._visits.begin(origin, rules, *chosen)
+
+    def _next_url(
+        self, origin: Origin, rules: RobotsRules, now: float
+    ) -> tuple[ClaimedUrl, LiveCrawl] | None:
+        shard = origin.domain.shard
+        for _ in range(min(len(origin.urls), MOST_PASSED_OVER)):
+            claimed = origin.urls.popleft()
+            crawl = self._crawls.by_id.get(claimed.crawl)
+            if crawl is None or not crawl.is_running:
+                self._settling.settle(shard, endings.put_off(claimed))
+                continue
+            ending = self._why_not(origin, claimed, crawl, rules)
+            if ending is not None:
+                self._settling.settle(shard, ending)
+                continue
+            if crawl.pages_left == 0:
+                origin.urls.append(claimed)
+                self._wants_pages(crawl)
+                continue
+            if crawl.pages_left is not None:
+                crawl.pages_left -= 1
+            return claimed, crawl
+        if origin.urls:
+            # All of it waits for pages that the crawl may fetch.
+            self._hosts.ready.block(origin.handle, now + GRANT_AGAIN_S)
+        return None
+
+    def _why_not(
+        self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, rules: RobotsRules
+    ) -> Settled | None:
+        if rules.is_unreachable:
+            return endings.ended(claimed, UrlState.FAILED, f"robots.txt: {rules.reason}")
+        if self._crawls.is_blocked(crawl.id, origin.domain.name):
+            return endings.ended(claimed, UrlState.SKIPPED, "domain blocked by an operator")
+        if not rules.allows(claimed.url):
+            return endings.ended(claimed, UrlState.DISALLOWED, "robots.txt")
+        if self._visits.delay_s(origin.domain, crawl, rules) is None:
+            return endings.ended(claimed, UrlState.SKIPPED, "crawl-delay too long")
+        return None

@@ -1,0 +1,51 @@
+"""The domains that this process has in memory: those that are due, with the URLs next in line.
+
+State only; what may be requested when is decided by `ready`, and kept in the store.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from shared.state.model import ClaimedUrl
+from worker.crawl.politeness import OriginState
+
+
+@dataclass(slots=True, eq=False)
+class Origin:
+    """scheme://host:port. `handle` is unique in this process, `id` in the shard's store; `urls`
+    are claimed there."""
+
+    handle: int
+    id: int
+    name: str
+    domain: "Domain"
+    state: OriginState
+    urls: deque[ClaimedUrl] = field(default_factory=deque)
+    is_claiming: bool = False
+    has_news: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Domain:
+    """A registrable domain: what is polite is reckoned by it. `next_at` on the loop's clock."""
+
+    id: int
+    name: str
+    shard: "OwnedShard"
+    delay_s: float
+    next_at: float
+    in_flight: int = 0
+    origins: dict[str, Origin] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class OwnedShard:
+    """`in_flight` are requests and what follows from them until the store knows."""
+
+    number: int
+    epoch: int
+    domains: dict[str, Domain] = field(default_factory=dict)
+    in_flight: int = 0
+    # Nothing new is begun: it is about to be given up.
+    is_leaving: bool = False
+    is_loading: bool = False

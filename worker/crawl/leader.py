@@ -1,0 +1,248 @@
+"""What one process does for all: sets crawls up, ends them, and changes the number of shards."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import TextIO, TypeVar
+
+from shared.crawl.exclusions import Exclusions
+from shared.crawl.messages import crawl_queues
+from shared.crawl.states import CrawlState
+from shared.errors import ConfigError, InvalidUrl, ManyhandsError
+from shared.logs import get_logger
+from shared.settings import CrawlSettings
+from shared.state.model import Crawl, Layout
+from shared.state.protocol import ControlStore
+from shared.urls import parse_url, registrable_domain, shard_of_domain
+from worker.crawl.progress import Totals, limit_reached, why_failed
+
+Result = TypeVar("Result")
+Ask = Callable[[Callable[[ControlStore], Result]], Awaitable[Result]]
+LEADER_TTL_S = 5.0
+# The owner of leases while the number is being changed; one that was killed leaves them behind.
+RESHARDING = "reshard"
+# A crawl that stands still for so many looks, with something to fetch, has lost granted pages.
+LOOKS_AT_STANDSTILL = 10
+SEED_LINES_AT_ONCE = 5_000
+# Queue names have two digits up to so many shards, three up to the next, and so on.
+WIDTHS = (100, 1000)
+
+
+class Leader:
+    """State: whether it leads, and of each crawl the figures that were seen last: one that stands
+    still with nothing to do, twice in a row, is complete."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: CrawlSettings,
+        ask: Ask,  # type: ignore[type-arg]
+        counters: Callable[[int], Awaitable[list[dict[str, int]]]],
+        change_shards: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._ask = ask
+        self._counters = counters
+        self._change_shards = change_shards
+        self._seen: dict[int, Totals] = {}
+        self._still: dict[int, int] = {}
+        self._log = get_logger("crawl").bind(role="leader")
+        self.is_leading = False
+
+    async def leads(self) -> bool:
+        leads: bool = await self._ask(lambda control: control.lead(self._name, LEADER_TTL_S))
+        if leads and not self.is_leading:
+            self._log.info("leads the crawls")
+        self.is_leading = leads
+        return leads
+
+    async def tick(self, shards: int) -> None:
+        if not await self.leads():
+            return
+        crawls: list[Crawl] = await self._ask(lambda control: control.live_crawls())
+        for crawl in crawls:
+            try:
+                await self._tend(crawl, shards)
+            except ManyhandsError as error:
+                self._log.error("a crawl fails", crawl=crawl.id, reason=str(error))
+                await self._end(crawl, CrawlState.FAILED, str(error))
+
+    async def _tend(self, crawl: Crawl, shards: int) -> None:
+        # Before the counters: seeds that are taken between the two looks are owed in the second.
+        waiting: int = await self._ask(lambda control: control.seeds_waiting(crawl.id))
+        if crawl.state is CrawlState.STARTING:
+            await self._set_up(crawl, shards, waiting)
+            return
+        totals = Totals.of(await self._counters(crawl.id))
+        if crawl.state is CrawlState.STOPPING:
+            await self._finish_stopping(crawl, totals)
+            return
+        reason = limit_reached(crawl, totals, time.time())
+        if reason is not None:
+            await self._change(crawl, CrawlState.STOPPING, reason, ends_as=CrawlState.LIMIT_REACHED)
+        elif crawl.state is CrawlState.RUNNING:
+            await self._free_lost_pages(crawl, totals)
+            await self._finish_if_complete(crawl, totals, waiting)
+
+    # Set-up
+
+    async def _set_up(self, crawl: Crawl, shards: int, waiting: int) -> None:
+        """Each step may be repeated: a leader that is killed is followed by one that goes on."""
+        await asyncio.to_thread(keep_exclusions, self._settings, crawl)
+        if crawl.spec.seed_file is not None and not crawl.has_all_seeds:
+            await self._read_seed_file(crawl, shards)
+            return
+        if crawl.has_all_seeds and not waiting:
+            await self._change(crawl, CrawlState.RUNNING)
+            self._log.info("a crawl runs", crawl=crawl.id)
+
+    async def _read_seed_file(self, crawl: Crawl, shards: int) -> None:
+        path = _file(self._settings, crawl.spec.seed_file or "")
+        done = crawl.seed_file_lines
+        with _opened(path) as lines:
+            left = islice(lines, done, None)
+            while chunk := list(islice(left, SEED_LINES_AT_ONCE)):
+                done += len(chunk)
+                by_shard, bad = _seeds_by_shard(chunk, shards)
+                await self._add_seeds(crawl, done, by_shard)
+                if bad:
+                    await self._note(crawl, f"{bad} lines of the seed file are no URLs")
+                await self.leads()
+        await self._ask(lambda control: control.all_seeds_added(crawl.id, done))
+
+    async def _add_seeds(self, crawl: Crawl, lines: int, by_shard: dict[int, list[str]]) -> None:
+        await self._ask(lambda control: control.seed_file_read(crawl.id, lines, by_shard))
+
+    # Ends
+
+    async def _finish_if_complete(self, crawl: Crawl, totals: Totals, waiting: int) -> None:
+        before = self._seen.get(crawl.id)
+        self._seen[crawl.id] = totals
+        self._log.debug("progress", crawl=crawl.id, totals=totals)
+        # Nothing is owed, and nothing has changed between two looks at all shards: so there was a
+        # moment at which nothing was owed anywhere, and then nothing can come any more.
+        if totals.owed or waiting or before is None or before.changes != totals.changes:
+            return
+        failure = why_failed(totals)
+        state = CrawlState.COMPLETED if failure is None else CrawlState.FAILED
+        await self._end(crawl, state, failure or "every URL has come to its end")
+
+    async def _free_lost_pages(self, crawl: Crawl, totals: Totals) -> None:
+        """Pages that were granted to a process that died are granted to another."""
+        before = self._seen.get(crawl.id)
+        is_still = before is not None and before.changes == totals.changes
+        looks = self._still.get(crawl.id, 0) + 1 if is_still and totals.owed else 0
+        self._still[crawl.id] = looks
+        if crawl.spec.limits.pages is not None and looks >= LOOKS_AT_STANDSTILL:
+            self._still[crawl.id] = 0
+            await self._ask(lambda control: control.reset_pages(crawl.id, totals.pages))
+
+    async def _finish_stopping(self, crawl: Crawl, totals: Totals) -> None:
+        ends_as = crawl.ends_as or CrawlState.CANCELLED
+        is_cancelled = ends_as is CrawlState.CANCELLED
+        if totals.in_flight or (is_cancelled and totals.queued):
+            return
+        await self._end(crawl, ends_as, crawl.reason)
+
+    async def _end(self, crawl: Crawl, state: CrawlState, reason: str) -> None:
+        await self._change(crawl, state, reason)
+        self._seen.pop(crawl.id, None)
+        self._still.pop(crawl.id, None)
+        self._log.info("a crawl has ended", crawl=crawl.id, state=str(state), reason=reason)
+
+    async def _change(
+        self,
+        crawl: Crawl,
+        state: CrawlState,
+        reason: str = "",
+        ends_as: CrawlState | None = None,
+    ) -> None:
+        await self._ask(
+            lambda control: control.change_state(
+                crawl.id, {crawl.state}, state, time.time(), reason=reason, ends_as=ends_as
+            )
+        )
+
+    async def _note(self, crawl: Crawl, text: str) -> None:
+        await self._ask(lambda control: control.note(crawl.id, text, time.time()))
+
+    # The number of shards
+
+    async def reshard(self, layout: Layout, wanted: int) -> None:
+        """When nobody owns a shard of the old layout any more."""
+        leases = await self._ask(lambda control: control.leases())
+        if any(lease.is_live and lease.owner != RESHARDING for lease in leases):
+            self._log.info("waiting for owners of the old shards to stop", shards=layout.shards)
+            await asyncio.sleep(1)
+            return
+        self._log.info("changing the number of shards", of=layout.shards, to=wanted)
+        await self._change_shards(wanted)
+
+    def leftover_queues(self, most_ever: int, shards: int) -> list[str]:
+        """Queues of earlier numbers of shards, which may still hold jobs."""
+        counts = {min(most_ever, width) for width in (*WIDTHS, most_ever)}
+        names = {name for count in counts for name in crawl_queues(count)}
+        return sorted(names - set(crawl_queues(shards)))
+
+
+def _seeds_by_shard(lines: Iterable[str], shards: int) -> tuple[dict[int, list[str]], int]:
+    by_shard: dict[int, list[str]] = {}
+    bad = 0
+    for line in lines:
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        try:
+            url = parse_url(text)
+        except InvalidUrl:
+            bad += 1
+            continue
+        shard = shard_of_domain(registrable_domain(url.host), shards)
+        by_shard.setdefault(shard, []).append(url.text)
+    return by_shard, bad
+
+
+def _file(settings: CrawlSettings, name: str) -> Path:
+    if settings.files is None:
+        raise ConfigError(f"the crawl names the file {name}, but CRAWL_FILES is not set")
+    return settings.files / name
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return path.open(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ConfigError(f"the file {path.name} cannot be read: {error.strerror}") from None
+
+
+def _kept_exclusions(directory: Path, crawl: Crawl) -> Path:
+    return directory / f"exclusions-{crawl.id}.txt"
+
+
+def keep_exclusions(settings: CrawlSettings, crawl: Crawl) -> None:
+    """A copy of the file as it is now: the same for all processes, to the end of the crawl."""
+    if crawl.spec.exclusions_file is None:
+        return
+    assert settings.state is not None
+    kept = _kept_exclusions(settings.state, crawl)
+    if kept.exists():
+        return
+    with _opened(_file(settings, crawl.spec.exclusions_file)) as file:
+        text = file.read()
+    Exclusions.parse(text.splitlines())
+    draft = kept.with_suffix(".new")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(kept)
+
+
+def exclusions_of(directory: Path, crawl: Crawl) -> Exclusions | None:
+    """None: they are not there yet."""
+    if crawl.spec.exclusions_file is None:
+        return Exclusions.parse([])
+    kept = _kept_exclusions(directory, crawl)
+    if not kept.exists():
+        return None
+    return Exclusions.parse(kept.read_text(encoding="utf-8").splitlines())

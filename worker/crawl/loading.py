@@ -1,0 +1,74 @@
+"""What is taken from a shard's store into memory: domains that are due, and the URLs next in line.
+Called in the store's thread, inside a transaction."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from shared.state.model import ClaimedUrl, StoredDomain
+from shared.state.protocol import ShardStore
+
+# Domains are taken so long before their time, so that they are there when it comes.
+AHEAD_S = 1.0
+# One that has nothing for the crawls that run is looked at again after this.
+NOTHING_FOR_S = 1.0
+
+
+class Claims(NamedTuple):
+    """URLs of one origin; if there are none, when the next one is due (None: there is none)."""
+
+    urls: list[ClaimedUrl]
+    due_at: float | None
+
+
+class LoadedDomain(NamedTuple):
+    domain: StoredDomain
+    # By the origin's id.
+    claims: dict[int, Claims]
+
+
+def claim(
+    store: ShardStore, origin_id: int, crawls: Sequence[int], now: float, most: int
+) -> Claims:
+    """A share for each crawl, and what one leaves to the next."""
+    urls: list[ClaimedUrl] = []
+    for place, crawl in enumerate(crawls):
+        left = most - len(urls)
+        urls += store.claim(origin_id, crawl, now, -(-left // (len(crawls) - place)))
+    return Claims(urls, None if urls else store.due_at(origin_id, crawls))
+
+
+def load_due(
+    store: ShardStore, crawls: Sequence[int], now: float, *, domains: int, urls_each: int
+) -> list[LoadedDomain]:
+    loaded = []
+    for domain in store.take_domains(now + AHEAD_S, domains):
+        found = _claims(store, domain, crawls, now, urls_each)
+        if found:
+            loaded.append(LoadedDomain(domain, found))
+        else:
+            store.put_domain(domain.id, max(domain.next_at, now + NOTHING_FOR_S), domain.delay_s)
+    return loaded
+
+
+def load_one(
+    store: ShardStore, name: str, crawls: Sequence[int], now: float, urls_each: int
+) -> LoadedDomain | None:
+    """A domain that is in memory already and got new origins."""
+    domain = store.take_domain(name)
+    if domain is None:
+        return None
+    return LoadedDomain(domain, _claims(store, domain, crawls, now, urls_each))
+
+
+def _claims(
+    store: ShardStore, domain: StoredDomain, crawls: Sequence[int], now: float, urls_each: int
+) -> dict[int, Claims]:
+    found = {}
+    for origin in domain.origins:
+        if origin.ready_at > now + AHEAD_S:
+            found[origin.id] = Claims([], origin.ready_at)
+            continue
+        claims = claim(store, origin.id, crawls, now, urls_each)
+        if claims.urls or claims.due_at is not None:
+            found[origin.id] = claims
+    return found

@@ -1,0 +1,63 @@
+"""How far a crawl is, by the counters of its shards: when it is complete, and which limit it has
+reached. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from shared.state.model import Crawl
+
+
+@dataclass(slots=True, frozen=True)
+class Totals:
+    queued: int
+    # Claimed, or fetched and not parsed.
+    in_flight: int
+    outgoing: int
+    admitted: int
+    pages: int
+    done: int
+    bytes: int
+    # Of each shard: a sum could hide that one grew and another began anew.
+    changes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, shards: Iterable[Mapping[str, int]]) -> "Totals":
+        counters = list(shards)
+
+        def total(name: str) -> int:
+            return sum(shard.get(name, 0) for shard in counters)
+
+        return cls(
+            queued=total("queued"),
+            in_flight=total("claimed") + total("parsing"),
+            outgoing=total("outgoing"),
+            admitted=total("admitted"),
+            pages=total("pages"),
+            done=total("done") + total("redirected"),
+            bytes=total("bytes"),
+            changes=tuple(shard.get("changes", 0) for shard in counters),
+        )
+
+    @property
+    def owed(self) -> int:
+        return self.queued + self.in_flight + self.outgoing
+
+
+def limit_reached(crawl: Crawl, totals: Totals, now: float) -> str | None:
+    limits = crawl.spec.limits
+    if limits.pages is not None and totals.pages >= limits.pages:
+        return f"limit: {limits.pages} pages"
+    if limits.bytes is not None and totals.bytes >= limits.bytes:
+        return f"limit: {limits.bytes} bytes"
+    if limits.duration_s is not None and now - (crawl.started_at or now) >= limits.duration_s:
+        return f"limit: {limits.duration_s:g} s"
+    return None
+
+
+def why_failed(totals: Totals) -> str | None:
+    """Of a crawl that has nothing left to do."""
+    if not totals.admitted:
+        return "no seed was admitted: none is in scope"
+    if not totals.pages and not totals.done:
+        return "not one page could be fetched"
+    return None

@@ -1,0 +1,140 @@
+"""The shard stores of this process, in a thread of their own.
+
+Changes that come within a few milliseconds share one transaction per shard: a commit costs more
+than most changes.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, NamedTuple, TypeVar
+
+from shared.state.model import LeaseLost
+from shared.state.protocol import ShardStore
+
+GATHER_S = 0.005
+
+Result = TypeVar("Result")
+
+
+class _Change(NamedTuple):
+    # None: not of one shard, and outside of any transaction.
+    shard: int | None
+    call: Callable[..., Any]
+    future: "asyncio.Future[Any]"
+
+
+class StoreThread:
+    """State: the open stores (touched by the thread only), and what was not handed over yet."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stores: dict[int, ShardStore] = {}
+        self._gathered: list[_Change] = []
+        self._queue: SimpleQueue[list[_Change] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work, name="crawl-store", daemon=True)
+        self._thread.start()
+
+    def change(self, shard: int, call: Callable[[ShardStore], Result]) -> asyncio.Future[Result]:
+        """Call it with the shard's store, in a transaction. Raises LeaseLost when the shard is no
+        longer open here, or has another owner by now."""
+        return self._add(_Change(shard, call, self._loop.create_future()))
+
+    async def open(self, shard: int, make: Callable[[], ShardStore]) -> None:
+        def opened() -> None:
+            self._stores[shard] = make()
+
+        await self._add(_Change(None, opened, self._loop.create_future()))
+
+    async def close(self, shard: int) -> None:
+        """After all changes that were asked for before."""
+
+        def closed() -> None:
+            store = self._stores.pop(shard, None)
+            if store is not None:
+                store.close()
+
+        await self._add(_Change(None, closed, self._loop.create_future()))
+
+    async def stop(self) -> None:
+        for shard in list(self._stores):
+            await self.close(shard)
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _add(self, change: _Change) -> "asyncio.Future[Any]":
+        if not self._gathered:
+            self._loop.call_later(GATHER_S, self._hand_over)
+        self._gathered.append(change)
+        return change.future
+
+    def _hand_over(self) -> None:
+        self._queue.put(self._gathered)
+        self._gathered = []
+
+    # In the thread
+
+    def _work(self) -> None:
+        while (changes := self._queue.get()) is not None:
+            results = self._run(changes)
+            # A loop that is closed has nobody left who waits.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(_resolve, results)
+
+    def _run(self, changes: list[_Change]) -> "list[tuple[asyncio.Future[Any], Any]]":
+        """In the order in which they came, as far as one shard goes: opening and closing stand
+        between the transactions of what came before and after."""
+        results: list[tuple[asyncio.Future[Any], Any]] = []
+        of_shards: dict[int, list[_Change]] = {}
+        for change in changes:
+            if change.shard is not None:
+                of_shards.setdefault(change.shard, []).append(change)
+                continue
+            self._run_shards(of_shards, results)
+            of_shards = {}
+            try:
+                results.append((change.future, change.call()))
+            except Exception as error:
+                results.append((change.future, _Failure(error)))
+        self._run_shards(of_shards, results)
+        return results
+
+    def _run_shards(
+        self,
+        of_shards: dict[int, list[_Change]],
+        results: "list[tuple[asyncio.Future[Any], Any]]",
+    ) -> None:
+        for shard, changes in of_shards.items():
+            try:
+                done = self._run_shard(shard, changes)
+            except Exception as error:
+                results.extend((change.future, _Failure(error)) for change in changes)
+            else:
+                results.extend(done)
+
+    def _run_shard(
+        self, shard: int, changes: list[_Change]
+    ) -> "list[tuple[asyncio.Future[Any], Any]]":
+        store = self._stores.get(shard)
+        if store is None:
+            raise LeaseLost(f"shard {shard} is not open here")
+        with store.transaction():
+            return [(change.future, change.call(store)) for change in changes]
+
+
+class _Failure(NamedTuple):
+    error: Exception
+
+
+def _resolve(results: "list[tuple[asyncio.Future[Any], Any]]") -> None:
+    for future, result in results:
+        if future.done():
+            continue  # whoever wanted to know was cancelled
+        if isinstance(result, _Failure):
+            future.set_exception(result.error)
+            # Those who do not wait for it have been told by another way.
+            future.exception()
+        else:
+            future.set_result(result)

@@ -1,0 +1,324 @@
+"""One request of a crawl, from the moment that its slot is taken: sent if the lease still holds,
+judged, and handed on. The slot is free as soon as the answer is here."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from shared.crawl.messages import PageOfCrawl, crawl_queue
+from shared.crawl.states import UrlState
+from shared.jobs import Job, utc_now
+from shared.logs import Logger, get_logger
+from shared.settings import FetchSettings
+from shared.state.model import ClaimedUrl, LeaseLost, Settled, StoredRobots
+from shared.urls import parse_url
+from worker.crawl import endings
+from worker.crawl.crawls import LiveCrawl, LiveCrawls
+from worker.crawl.desk import Desk
+from worker.crawl.figures import CrawlFigures
+from worker.crawl.hosts import Domain, Origin, OwnedShard
+from worker.crawl.leases import Rights
+from worker.crawl.pages import PagePusher
+from worker.crawl.politeness import OriginState, delay_of
+from worker.crawl.robots import RobotsRules
+from worker.crawl.robots_source import RobotsCache, fetch_robots
+from worker.crawl.settling import Settling, StoreFailed
+from worker.crawl.store_thread import StoreThread
+from worker.crawl.tasks import Tasks
+from worker.crawl.working_set import WorkingSet
+from worker.html import is_html
+from worker.net.dns import NO_SUCH_HOST
+from worker.net.fetcher import (
+    Answer,
+    FetchError,
+    HopFetcher,
+    PermanentFetchError,
+    TemporaryFetchError,
+)
+from worker.pages import parse_job
+
+# After 5 minutes, an hour and six hours.
+MOST_ROBOTS_FAILURES = 3
+ROBOTS_CACHE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class Visits:
+    """State: how many requests hold a slot, how many robots.txt are asked for, and how many
+    answers are on their way to the broker and the store."""
+
+    store: StoreThread
+    desk: Desk
+    crawls: LiveCrawls
+    rights: Rights
+    fetcher: HopFetcher
+    pages: PagePusher
+    settings: FetchSettings
+    retry_s: float
+    settling: Settling
+    hosts: WorkingSet
+    store_failed: StoreFailed
+    wake: Callable[[], None]
+    robots: RobotsCache
+    tasks: Tasks
+    figures: CrawlFigures
+    log: Logger = field(default_factory=lambda: get_logger("crawl"))
+    in_slots: int = 0
+    robots_in_flight: int = 0
+    unsettled: int = 0
+
+    @property
+    def are_under_way(self) -> bool:
+        return bool(self.in_slots or self.robots_in_flight or self.unsettled)
+
+    def delay_s(self, domain: Domain, crawl: LiveCrawl, rules: RobotsRules) -> float | None:
+        """None: its robots.txt asks for more than the crawl is ready to wait."""
+        politeness = crawl.spec.politeness
+        return delay_of(
+            wanted_s=politeness.delay_s,
+            rule_s=self.crawls.rule_delay_s(crawl.id, domain.name),
+            crawl_delay_s=rules.crawl_delay_s,
+            cap_s=politeness.crawl_delay_cap_s,
+            over_cap=politeness.over_cap,
+        )
+
+    def begin(
+        self, origin: Origin, rules: RobotsRules, claimed: ClaimedUrl, crawl: LiveCrawl
+    ) -> None:
+        """The slot is taken now, not when the task comes to run."""
+        self.in_slots += 1
+        origin.domain.shard.in_flight += 1
+        self.tasks.spawn(self._visit(origin, rules, claimed, crawl))
+
+    def begin_robots(self, origin: Origin) -> None:
+        """Outside the slots, but in the origin's turn: it is a request like any other."""
+        self.robots_in_flight += 1
+        origin.domain.shard.in_flight += 1
+        self.tasks.spawn(self._learn_robots(origin))
+
+    async def _visit(
+        self, origin: Origin, rules: RobotsRules, claimed: ClaimedUrl, crawl: LiveCrawl
+    ) -> None:
+        domain, shard = origin.domain, origin.domain.shard
+        sent_at = time.time()
+        try:
+            result = await self._get(shard, claimed, crawl)
+        finally:
+            self.in_slots -= 1
+        self._count(result, time.time() - sent_at)
+        self.hosts.request_ended(origin, self.delay_s(domain, crawl, rules) or 0.0)
+        self.unsettled += 1
+        try:
+            if isinstance(result, FetchError):
+                self._failed(shard, claimed, crawl, result)
+            elif result is not None:
+                await self._answered(origin, claimed, crawl, result, sent_at)
+            else:
+                # If the lease is only late, it is tried again; if it is lost, the store says so.
+                _give_back_page(crawl)
+                self.settling.settle(shard, endings.put_off(claimed))
+        except LeaseLost:
+            pass  # what became of it the next owner finds out
+        except Exception as error:
+            self.store_failed(shard, error)
+        finally:
+            self.unsettled -= 1
+            shard.in_flight -= 1
+            self.wake()
+
+    async def _get(
+        self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl
+    ) -> Answer | FetchError | None:
+        """None: the lease ran out before it was sent."""
+        try:
+            return await self.fetcher.get(
+                parse_url(claimed.url),
+                user_agent=crawl.user_agent,
+                max_bytes=self.settings.max_bytes,
+                check=partial(self.rights.check, shard.number, shard.epoch),
+                wants_body=_wants_body,
+            )
+        except FetchError as error:
+            return error
+        except LeaseLost:
+            return None
+        except Exception as error:
+            self.log.exception("a mistake of ours in a fetch")
+            reason = f"mistake of ours: {type(error).__name__}"
+            return TemporaryFetchError(repr(error), reason=reason)
+
+    def _count(self, result: Answer | FetchError | None, took_s: float) -> None:
+        if isinstance(result, Answer):
+            self.figures.fetched(f"{result.status // 100}xx", took_s, result.wire_bytes)
+        elif result is not None:
+            self.figures.fetched("error", took_s)
+
+    def _failed(
+        self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl, error: FetchError
+    ) -> None:
+        _give_back_page(crawl)
+        if isinstance(error, PermanentFetchError):
+            settled = endings.ended(claimed, UrlState.FAILED, error.reason)
+        else:
+            settled = endings.try_again(claimed, error.reason, time.time(), self.retry_s)
+        self.settling.settle(shard, settled)
+
+    async def _answered(
+        self,
+        origin: Origin,
+        claimed: ClaimedUrl,
+        crawl: LiveCrawl,
+        answer: Answer,
+        sent_at: float,
+    ) -> None:
+        shard, now = origin.domain.shard, time.time()
+        status, retry_after = answer.status, answer.retry_after
+        if origin.state.answered(status, retry_after, sent_at, now, random.random()):
+            _give_back_page(crawl)
+            self.settling.settle(shard, endings.put_off(claimed, f"http {status}: host put off"))
+            self.hosts.block(origin, origin.state.blocked_until)
+            return
+        ending = endings.judge(claimed, answer, now, self.retry_s)
+        if isinstance(ending, endings.Redirect):
+            _give_back_page(crawl)
+            await self.desk.redirected(shard.number, crawl, claimed, ending.target, status)
+        elif ending is not None:
+            if ending.state is UrlState.QUEUED:
+                _give_back_page(crawl)
+            self.settling.settle(shard, ending)
+        else:
+            await self._hand_to_parse(shard, claimed, crawl, answer)
+
+    async def _hand_to_parse(
+        self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer
+    ) -> None:
+        """First the broker has the page, then the store says so: a crash between the two fetches
+        it again."""
+        await self.pages.push(self._parse_job(shard, claimed, crawl, answer), len(answer.body))
+        parsing = Settled(
+            claimed.id,
+            UrlState.PARSING,
+            answer.status,
+            size=len(answer.body),
+            attempts=claimed.attempts,
+        )
+        self.settling.settle(shard, parsing)
+
+    def _parse_job(
+        self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer
+    ) -> Job:
+        key = claimed.key.hex()
+        return parse_job(
+            url=claimed.url,
+            final_url=claimed.url,
+            status=answer.status,
+            content_type=answer.content_type,
+            body=answer.body,
+            is_truncated=answer.is_truncated,
+            fetched_at=utc_now(),
+            truncate_bytes=self.settings.truncate_bytes,
+            # Of this visit: one after a crash is another, of the same page.
+            fetch_id=f"{crawl.id}.{key}.{claimed.attempts}.{shard.epoch}",
+            crawl=PageOfCrawl(
+                crawl=crawl.id,
+                key=key,
+                queue=crawl_queue(shard.number, self.desk.shards),
+                depth=claimed.depth,
+                obeys_nofollow=crawl.spec.politeness.obeys_nofollow,
+                robots_tag=answer.robots_tag,
+            ),
+        )
+
+    # robots.txt
+
+    async def _learn_robots(self, origin: Origin) -> None:
+        domain, shard = origin.domain, origin.domain.shard
+        crawl = self.hosts.a_crawl_of(origin)
+        user_agent = crawl.user_agent if crawl is not None else self.settings.user_agent
+        source = _ShardRobots(self.store, shard, self.fetcher, self.rights, user_agent)
+        rules: RobotsRules | None = None
+        before = origin.state.to_bytes()
+        try:
+            rules = await self.robots.get(origin.name, source, origin.state)
+            self._keep_if_changed(origin, before)
+        except LeaseLost:
+            pass
+        except Exception as error:
+            self.store_failed(shard, error)
+        finally:
+            self.robots_in_flight -= 1
+            shard.in_flight -= 1
+        delay_s = None
+        if source.was_requested:
+            delay_s = 0.0
+            if crawl is not None:
+                delay_s = crawl.spec.politeness.delay_s
+                if rules is not None:
+                    delay_s = self.delay_s(domain, crawl, rules) or delay_s
+        self.hosts.request_ended(origin, delay_s)
+        if rules is not None and rules.is_unreachable and not is_hopeless(rules, origin.state):
+            self.hosts.block(origin, rules.expires_at)
+
+    def _keep_if_changed(self, origin: Origin, before: bytes) -> None:
+        notes = origin.state.to_bytes()
+        if notes != before:
+            ready_at = origin.state.blocked_until
+            self.settling.tell(
+                origin.domain.shard,
+                lambda store: store.keep_origin(origin.id, ready_at, notes),
+            )
+
+
+class _ShardRobots:
+    """Where the robots.txt of an origin is kept and comes from. State: whether it was asked for."""
+
+    def __init__(
+        self,
+        store: StoreThread,
+        shard: OwnedShard,
+        fetcher: HopFetcher,
+        rights: Rights,
+        user_agent: str,
+    ) -> None:
+        self._store = store
+        self._shard = shard
+        self._fetcher = fetcher
+        self._rights = rights
+        self._user_agent = user_agent
+        self.was_requested = False
+
+    async def load(self, origin: str) -> StoredRobots | None:
+        return await self._store.change(self._shard.number, lambda store: store.robots(origin))
+
+    async def keep(self, origin: str, robots: StoredRobots) -> None:
+        await self._store.change(
+            self._shard.number, lambda store: store.keep_robots(origin, robots)
+        )
+
+    async def fetch(self, origin: str) -> StoredRobots:
+        self.was_requested = True
+        return await fetch_robots(
+            self._fetcher,
+            origin,
+            user_agent=self._user_agent,
+            check=partial(self._rights.check, self._shard.number, self._shard.epoch),
+            now=time.time,
+        )
+
+
+def is_hopeless(rules: RobotsRules, state: OriginState) -> bool:
+    """The host does not exist, or was asked for its robots.txt in vain for hours: its URLs have
+    failed, and the crawl can come to its end."""
+    return rules.reason == NO_SUCH_HOST or state.robots_failures > MOST_ROBOTS_FAILURES
+
+
+def _give_back_page(crawl: LiveCrawl) -> None:
+    """It came to no page, and another may be fetched in its place."""
+    if crawl.pages_left is not None:
+        crawl.pages_left += 1
+
+
+def _wants_body(status: int, content_type: str) -> bool:
+    return status < 300 and is_html(content_type)

@@ -1,0 +1,339 @@
+"""The domains that are in memory: taken from the stores when they are due, given up when they have
+nothing to fetch for a while. However many wait in the stores, these are bounded."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import count
+
+from shared.state.model import NewUrl
+from shared.state.protocol import ShardStore
+from worker.crawl import endings
+from worker.crawl.crawls import LiveCrawl, LiveCrawls
+from worker.crawl.hosts import Domain, Origin, OwnedShard
+from worker.crawl.loading import Claims, LoadedDomain, claim, load_due, load_one
+from worker.crawl.politeness import OriginState
+from worker.crawl.ready import Ready
+from worker.crawl.settling import Settling, StoreFailed
+from worker.crawl.store_thread import StoreThread
+from worker.crawl.tasks import Tasks
+
+MOST_ORIGINS = 20_000
+DOMAINS_AT_ONCE = 500
+# URLs that are claimed of one origin at a time: what it needs in about so many seconds.
+CLAIM_FOR_S = 2.0
+FEWEST_CLAIMED = 2
+MOST_CLAIMED = 32
+# An origin that may not be asked for longer than this leaves the memory.
+LONG_BLOCK_S = 30.0
+LEAVE_LOOK_S = 0.02
+
+
+class WorkingSet:
+    """State: the shards that are open, the origins by their handle, and `ready`, which knows whose
+    turn it is. `wake` is called when something may be requested that could not before."""
+
+    def __init__(
+        self,
+        store: StoreThread,
+        crawls: LiveCrawls,
+        settling: Settling,
+        tasks: Tasks,
+        store_failed: StoreFailed,
+        wake: Callable[[], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._store = store
+        self._crawls = crawls
+        self._settling = settling
+        self._tasks = tasks
+        self._store_failed = store_failed
+        self._wake = wake
+        self._shards: dict[int, OwnedShard] = {}
+        self._handles = count(1)
+        self.origins: dict[int, Origin] = {}
+        self.ready = Ready()
+
+    # Shards
+
+    def shard_opened(self, shard: OwnedShard) -> None:
+        self._shards[shard.number] = shard
+
+    def forget(self, shard: OwnedShard) -> None:
+        """It has another owner, or its store fails: what is here of it is of no use any more."""
+        self._shards.pop(shard.number, None)
+        self._settling.forget(shard)
+        for domain in list(shard.domains.values()):
+            self._drop_from_memory(domain)
+
+    async def leave(self, shard: OwnedShard) -> None:
+        """Begin nothing new there, wait for what is in flight, and write everything back."""
+        shard.is_leaving = True
+        while shard.in_flight and shard.number in self._shards:  # noqa: ASYNC110 - many end it
+            await asyncio.sleep(LEAVE_LOOK_S)
+        domains = list(shard.domains.values())
+        kept = [(domain.id, self._wall(domain.next_at), domain.delay_s) for domain in domains]
+        claimed = [
+            endings.put_off(url)
+            for domain in domains
+            for origin in domain.origins.values()
+            for url in origin.urls
+        ]
+        for domain in domains:
+            self._drop_from_memory(domain)
+
+        def write_back(store: ShardStore) -> None:
+            store.settle(claimed, time.time())
+            for domain_id, next_at, delay_s in kept:
+                store.put_domain(domain_id, next_at, delay_s)
+
+        await self._settling.flush(shard)
+        await self._store.change(shard.number, write_back)
+        self._shards.pop(shard.number, None)
+
+    # What comes in
+
+    async def load(self, shard: OwnedShard) -> None:
+        """Take in domains that are due."""
+        crawls = self._crawls.running
+        room = MOST_ORIGINS - len(self.origins)
+        if shard.is_loading or shard.is_leaving or not crawls or room <= 0:
+            return
+        shard.is_loading = True
+        try:
+            loaded = await self._store.change(
+                shard.number,
+                partial(
+                    load_due,
+                    crawls=crawls,
+                    now=time.time(),
+                    domains=min(room, DOMAINS_AT_ONCE),
+                    urls_each=FEWEST_CLAIMED,
+                ),
+            )
+        except Exception as error:
+            self._store_failed(shard, error)
+            return
+        finally:
+            shard.is_loading = False
+        for each in loaded:
+            self._take_in(shard, each)
+        if loaded:
+            self._wake()
+
+    def told_new(self, number: int, urls: Sequence[NewUrl]) -> None:
+        """URLs were admitted. Those of domains that are here are looked for at once; the other
+        domains come with a load."""
+        shard = self._shards.get(number)
+        if shard is None or shard.is_leaving:
+            return
+        is_other = False
+        unknown = set()
+        for url in urls:
+            domain = shard.domains.get(url.domain)
+            if domain is None:
+                is_other = True
+            elif (origin := domain.origins.get(url.origin)) is None:
+                unknown.add(url.domain)
+            elif not origin.urls:
+                # A claim that is under way may have been made before these came.
+                origin.has_news = origin.is_claiming
+                self.refill(origin)
+        for name in unknown:
+            self._tasks.spawn(self._load_one(shard, name))
+        if is_other and not shard.is_loading:
+            self._tasks.spawn(self.load(shard))
+
+    def crawls_stopped(self, stopped: Iterable[int]) -> None:
+        """URLs of crawls that no longer run go back to where they came from."""
+        gone = set(stopped)
+        if not gone:
+            return
+        for origin in list(self.origins.values()):
+            back = [url for url in origin.urls if url.crawl in gone]
+            for url in back:
+                origin.urls.remove(url)
+                self._settling.settle(origin.domain.shard, endings.put_off(url))
+
+    # Turns
+
+    def request_ended(self, origin: Origin, delay_s: float | None) -> None:
+        """`delay_s` is None when there was no request after all."""
+        domain = origin.domain
+        domain.in_flight -= 1
+        if delay_s is not None:
+            self._keep_delay(domain, delay_s)
+            domain.next_at = max(domain.next_at, self._loop.time() + delay_s)
+        self.ready.done(domain.name, origin.handle, domain.next_at)
+        if not origin.urls:
+            self.ready.remove_origin(origin.handle)
+            self.refill(origin)
+        self._release_if_empty(domain, 0.0)
+        self._wake()
+
+    def _keep_delay(self, domain: Domain, delay_s: float) -> None:
+        """The store must know it before the next request: should this process die, the next owner
+        waits for so long."""
+        if delay_s != domain.delay_s:
+            domain.delay_s = delay_s
+            next_at = self._wall(domain.next_at) + delay_s
+            self._settling.tell(
+                domain.shard, lambda store: store.keep_domain(domain.id, next_at, delay_s)
+            )
+
+    def block(self, origin: Origin, until: float) -> None:
+        """Until then (wall clock) nothing is asked of it; the store remembers, too."""
+        shard = origin.domain.shard
+        notes = origin.state.to_bytes()
+        self._settling.tell(shard, lambda store: store.keep_origin(origin.id, until, notes))
+        if origin.handle not in self.origins:
+            return
+        if until - time.time() > LONG_BLOCK_S:
+            for url in origin.urls:
+                self._settling.settle(shard, endings.put_off(url))
+            origin.urls.clear()
+            self._drop_origin(origin, until)
+        else:
+            self.ready.block(origin.handle, self._loop_time(until))
+
+    def refill(self, origin: Origin) -> None:
+        if not origin.is_claiming and origin.handle in self.origins:
+            origin.is_claiming = True
+            self._tasks.spawn(self._claim_more(origin))
+
+    def a_crawl_of(self, origin: Origin) -> LiveCrawl | None:
+        for url in origin.urls:
+            if (crawl := self._crawls.by_id.get(url.crawl)) is not None:
+                return crawl
+        return None
+
+    # Inside
+
+    async def _claim_more(self, origin: Origin) -> None:
+        shard = origin.domain.shard
+        call = partial(
+            claim,
+            origin_id=origin.id,
+            crawls=self._crawls.running,
+            now=time.time(),
+            most=_claims_of(origin.domain),
+        )
+        try:
+            claims = await self._store.change(shard.number, call)
+        except Exception as error:
+            self._store_failed(shard, error)
+            return
+        finally:
+            origin.is_claiming = False
+        if origin.handle not in self.origins:
+            # Given up meanwhile; the URLs go back.
+            for url in claims.urls:
+                self._settling.settle(shard, endings.put_off(url))
+        elif claims.urls or origin.urls or _is_soon(claims.due_at):
+            self._place(origin, claims)
+            self._wake()
+        elif origin.has_news:
+            origin.has_news = False
+            self.refill(origin)
+        elif not origin.domain.in_flight:
+            # Else the page that is under way may bring more, and its end looks again.
+            self._drop_origin(origin, claims.due_at)
+
+    async def _load_one(self, shard: OwnedShard, name: str) -> None:
+        domain = shard.domains.get(name)
+        crawls = self._crawls.running
+        if domain is None or not crawls:
+            return
+        call = partial(
+            load_one,
+            name=name,
+            crawls=crawls,
+            now=time.time(),
+            urls_each=_claims_of(domain),
+        )
+        try:
+            loaded = await self._store.change(shard.number, call)
+        except Exception as error:
+            self._store_failed(shard, error)
+            return
+        if loaded is not None:
+            self._take_in(shard, loaded)
+            self._wake()
+
+    def _take_in(self, shard: OwnedShard, loaded: LoadedDomain) -> None:
+        stored = loaded.domain
+        if shard.number not in self._shards:
+            return
+        domain = shard.domains.get(stored.name)
+        if domain is None:
+            next_at = self._loop_time(stored.next_at)
+            domain = Domain(stored.id, stored.name, shard, stored.delay_s, next_at)
+            shard.domains[stored.name] = domain
+        for each in stored.origins:
+            claims = loaded.claims.get(each.id)
+            if claims is None:
+                continue
+            origin = domain.origins.get(each.origin)
+            if origin is None:
+                state = OriginState.from_bytes(each.notes)
+                origin = Origin(next(self._handles), each.id, each.origin, domain, state)
+                domain.origins[each.origin] = origin
+                self.origins[origin.handle] = origin
+            self._place(origin, claims, each.ready_at)
+
+    def _place(self, origin: Origin, claims: Claims, ready_at: float = 0.0) -> None:
+        """Put it where its next URL is taken from, with its time."""
+        domain = origin.domain
+        origin.urls.extend(claims.urls)
+        if not claims.urls and claims.due_at is not None:
+            ready_at = max(ready_at, claims.due_at)
+        at = self._loop_time(max(ready_at, origin.state.blocked_until))
+        # Anew: one that is there would keep its time if that is later, and its URLs may be newer.
+        self.ready.remove_origin(origin.handle)
+        self.ready.add_origin(domain.name, origin.handle, at, domain.next_at)
+        if crawl := self.a_crawl_of(origin):
+            self.ready.set_connections(domain.name, crawl.spec.politeness.connections_per_host)
+
+    def _drop_origin(self, origin: Origin, due_at: float | None) -> None:
+        """It has nothing to fetch now; with its last origin the domain leaves the memory, too."""
+        domain = origin.domain
+        self.origins.pop(origin.handle, None)
+        domain.origins.pop(origin.name, None)
+        self.ready.remove_origin(origin.handle)
+        self._release_if_empty(domain, due_at or 0.0)
+
+    def _release_if_empty(self, domain: Domain, due_at: float) -> None:
+        is_here = domain.shard.domains.get(domain.name) is domain
+        if domain.origins or domain.in_flight or not is_here:
+            return
+        del domain.shard.domains[domain.name]
+        self.ready.drop_domain(domain.name)
+        next_at, delay_s = max(self._wall(domain.next_at), due_at), domain.delay_s
+        self._settling.tell(
+            domain.shard, lambda store: store.put_domain(domain.id, next_at, delay_s)
+        )
+
+    def _drop_from_memory(self, domain: Domain) -> None:
+        for origin in domain.origins.values():
+            self.origins.pop(origin.handle, None)
+        self.ready.drop_domain(domain.name)
+        domain.shard.domains.pop(domain.name, None)
+
+    # The store's times are wall-clock, ours the loop's.
+
+    def _wall(self, loop_time: float) -> float:
+        return time.time() + loop_time - self._loop.time()
+
+    def _loop_time(self, wall: float) -> float:
+        return self._loop.time() + wall - time.time()
+
+
+def _claims_of(domain: Domain) -> int:
+    if domain.delay_s <= 0:
+        return MOST_CLAIMED
+    return max(FEWEST_CLAIMED, min(MOST_CLAIMED, int(CLAIM_FOR_S / domain.delay_s)))
+
+
+def _is_soon(due_at: float | None) -> bool:
+    return due_at is not None and due_at - time.time() <= LONG_BLOCK_S

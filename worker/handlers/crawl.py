@@ -1,0 +1,100 @@
+"""`parsed` and `links`: what the owner of a shard is told by others. Import it to own shards.
+
+A job that belongs to another process by now is queued again where it belongs.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from shared.crawl.messages import (
+    ALL_CRAWL_QUEUES,
+    LINKS,
+    PARSED,
+    LinksBatch,
+    LinksMessage,
+    ParsedMessage,
+    crawl_queue,
+    parsed_job,
+)
+from shared.errors import ConfigError
+from shared.jobs import utc_now
+from shared.state.model import LeaseLost
+from worker.context import JobContext
+from worker.crawl.owner import Owner
+from worker.crawl.robots import check_user_agent
+from worker.net.addresses import AddressRule
+from worker.net.http1_fetcher import Http1Fetcher
+from worker.outcomes import Defer
+from worker.registry import job
+from worker.resources import close_at_stop
+from worker.stage_services import STAGE_SERVICES, StageNeeds
+from worker.stages import CRAWL_STAGE
+
+# A lease that changes hands takes about so long.
+AGAIN_S = 1.0
+
+
+@job(PARSED, queue=ALL_CRAWL_QUEUES)
+async def parsed(
+    crawl: int,
+    key: str,
+    url: str,
+    depth: int,
+    links: list[str],
+    error: str,
+    context: JobContext,
+) -> None:
+    message = ParsedMessage(crawl=crawl, key=key, url=url, depth=depth, links=links, error=error)
+    owner = _owner()
+    try:
+        await owner.desk.parsed(message)
+    except LeaseLost:
+        # Maybe the number of shards has changed since it was queued.
+        queue = crawl_queue(owner.desk.shard_of(url), owner.desk.shards)
+        again = parsed_job(message, queue, f"{context.id}+")
+        again.at = utc_now() + timedelta(seconds=AGAIN_S)
+        context.push(again)
+
+
+@job(LINKS, queue=ALL_CRAWL_QUEUES)
+async def links(generation: int, target: int, batches: list[Any]) -> None:
+    message = LinksMessage(
+        generation=generation,
+        target=target,
+        batches=[LinksBatch(*batch) for batch in batches],
+    )
+    try:
+        await _owner().desk.links(message)
+    except LeaseLost:
+        raise Defer(utc_now() + timedelta(seconds=AGAIN_S)) from None
+
+
+def make_owner(needs: StageNeeds) -> Owner:
+    """Of this process; called when it runs the stage `crawl`."""
+    settings = needs.settings
+    if settings.crawl.state is None:
+        raise ConfigError("the stage crawl needs CRAWL_STATE, the directory of the crawls")
+    check_user_agent(settings.fetch.user_agent)
+    fetcher = Http1Fetcher(settings.fetch, AddressRule(settings.allow.nets))
+    close_at_stop(fetcher.close)
+    owner = Owner(
+        settings.crawl,
+        settings.fetch,
+        fetcher,
+        slots=needs.slots,
+        push=needs.push,
+        set_queues=needs.set_queues,
+    )
+    _OWNERS.append(owner)
+    return owner
+
+
+def _owner() -> Owner:
+    if not _OWNERS:
+        raise ConfigError("this process owns no shards: WORKER_STAGES does not name crawl")
+    return _OWNERS[-1]
+
+
+# Of this process: none or one.
+_OWNERS: list[Owner] = []
+STAGE_SERVICES[CRAWL_STAGE] = make_owner

@@ -1,0 +1,80 @@
+"""A page by itself: one hop after the other until there is no redirect. For `fetch` jobs; a crawl
+makes a URL of its own of every redirect."""
+
+import asyncio
+
+from shared.errors import InvalidUrl
+from shared.jobs import utc_now
+from shared.settings import FetchSettings
+from shared.urls import Url, parse_url, resolve_reference
+from worker.net.fetcher import (
+    REDIRECTS,
+    TEMPORARY_STATUSES,
+    Answer,
+    HopFetcher,
+    Page,
+    PermanentFetchError,
+    raise_if_temporary,
+)
+from worker.net.reasons import time_out
+
+
+class FollowingFetcher:
+    """A `Fetcher`. It has no state."""
+
+    def __init__(self, hops: HopFetcher, settings: FetchSettings) -> None:
+        self._hops = hops
+        self._settings = settings
+
+    async def fetch(self, url: str) -> Page:
+        first = parse_url(url)
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                current, answer = await self._follow(first)
+        except TimeoutError:
+            raise time_out("whole document", self._settings.timeout_s) from None
+        return Page(
+            url=first.text,
+            final_url=current.text,
+            status=answer.status,
+            content_type=answer.content_type,
+            body=answer.body,
+            is_truncated=answer.is_truncated,
+            fetched_at=utc_now(),
+        )
+
+    async def _follow(self, first: Url) -> tuple[Url, Answer]:
+        current = first
+        for _ in range(self._settings.max_redirects + 1):
+            answer = await self._hops.get(
+                current,
+                user_agent=self._settings.user_agent,
+                max_bytes=self._settings.max_bytes,
+                check=_always,
+                wants_body=_is_kept,
+            )
+            if answer.location is None or answer.status not in REDIRECTS:
+                raise_if_temporary(answer.status, answer.retry_after, utc_now())
+                return current, answer
+            current = _redirected(current, answer.location)
+        raise PermanentFetchError(
+            f"more than {self._settings.max_redirects} redirects", reason="too many redirects"
+        )
+
+
+def _always() -> None:
+    """A job by itself has no owner that could lose it."""
+
+
+def _is_kept(status: int, _content_type: str) -> bool:
+    """Nobody reads what is tried again. A redirect may turn out to be a page: without a target."""
+    return status < 500 and status not in TEMPORARY_STATUSES
+
+
+def _redirected(current: Url, location: str) -> Url:
+    try:
+        return resolve_reference(current, location)
+    except InvalidUrl as error:
+        raise PermanentFetchError(
+            f"redirected to no usable URL: {error}", reason="redirected to no usable URL"
+        ) from None

@@ -1,0 +1,188 @@
+"""One answer of HTTP/1 as its bytes come in: what of it is kept, and where it is stopped. Pure.
+
+The connection feeds it; whoever waits for it is told once, by `done`.
+"""
+
+from collections.abc import Callable
+
+import httptools
+
+from worker.net.encodings import BoundedBody
+from worker.net.fetcher import FetchError
+from worker.net.reasons import bad_answer, connection_closed, headers_too_large
+
+# Of the head of an answer. Large ones are rare and honest up to here.
+MAX_HEADERS = 200
+MAX_HEAD_BYTES = 64 * 1024
+_LENGTH, _TRANSFER = b"content-length", b"transfer-encoding"
+_TYPE, _ENCODING = b"content-type", b"content-encoding"
+_SINGLE = frozenset({_TYPE, _ENCODING, b"location", b"retry-after", _LENGTH, _TRANSFER})
+_LISTS = frozenset({b"x-robots-tag", b"cache-control"})
+_SWITCHING = 101
+
+
+class Exchange:
+    """State: the head and the body so far; `failure` if it ended without an answer.
+
+    `is_reusable` says after the end whether the connection can carry another request.
+    """
+
+    __slots__ = (
+        "_done",
+        "_head_bytes",
+        "_header_bytes",
+        "_header_count",
+        "_headers",
+        "_max_bytes",
+        "_parser",
+        "_wants_body",
+        "body",
+        "content_type",
+        "failure",
+        "has_head",
+        "is_done",
+        "is_reusable",
+        "status",
+    )
+
+    def __init__(
+        self, wants_body: Callable[[int, str], bool], max_bytes: int, done: Callable[[], None]
+    ) -> None:
+        self._wants_body = wants_body
+        self._max_bytes = max_bytes
+        self._done = done
+        # Dropped at the end: it knows us, and a circle would keep every page until the garbage
+        # collector comes, which costs more than all the rest.
+        self._parser: httptools.HttpResponseParser | None = _parser(self)
+        self._headers: dict[bytes, bytes] = {}
+        self._head_bytes = 0
+        self._header_count = 0
+        self._header_bytes = 0
+        self.status = 0
+        self.content_type = ""
+        self.has_head = False
+        self.body = BoundedBody("", max_bytes)
+        self.failure: FetchError | None = None
+        self.is_done = False
+        self.is_reusable = False
+
+    def header(self, name: bytes) -> str | None:
+        value = self._headers.get(name)
+        return None if value is None else value.decode("utf-8", "surrogateescape")
+
+    def text(self, name: bytes) -> str:
+        """A header that is passed on as text; empty where there is none."""
+        return plain(self.header(name) or "") if name in self._headers else ""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything came at all."""
+        return self._head_bytes > 0 or self.has_head
+
+    def feed(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self.fail(bad_answer("another protocol"))
+        except httptools.HttpParserError:
+            # Our own stop is one of these too; then all is decided.
+            self.is_reusable = False
+            self.fail(bad_answer("malformed body" if self.has_head else "not HTTP"))
+        if not self.has_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.fail(headers_too_large())
+
+    def ended(self) -> None:
+        """The server closed the connection in good order."""
+        if self.is_done:
+            return
+        if not self.has_head:
+            self.fail(bad_answer("not HTTP") if self._head_bytes else connection_closed())
+        elif _LENGTH in self._headers or _TRANSFER in self._headers:
+            self.fail(bad_answer("body cut short"))
+        else:
+            self._finish()
+
+    def fail(self, failure: FetchError) -> None:
+        if not self.is_done:
+            self.failure = failure
+            self._finish()
+
+    # Called by the parser; what is raised here makes it stop.
+
+    def on_message_begin(self) -> None:
+        if self.is_done:
+            raise _Stop
+        self._headers.clear()
+        self._header_count = self._header_bytes = 0
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._header_count += 1
+        self._header_bytes += len(name) + len(value)
+        if self._header_count > MAX_HEADERS or self._header_bytes > MAX_HEAD_BYTES:
+            self.fail(headers_too_large())
+            raise _Stop
+        name = name.lower()
+        if name in _SINGLE:
+            self._headers.setdefault(name, value)
+        elif name in _LISTS:
+            before = self._headers.get(name)
+            self._headers[name] = value if before is None else before + b", " + value
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status < 200:
+            if status == _SWITCHING:
+                self.fail(bad_answer("another protocol"))
+                raise _Stop
+            return
+        self.status = status
+        self.has_head = True
+        try:
+            self._open_body()
+        except FetchError as failure:
+            self.fail(failure)
+            raise _Stop from None
+
+    def on_body(self, chunk: bytes) -> None:
+        try:
+            is_more_wanted = self.body.feed(chunk)
+        except FetchError as failure:
+            self.fail(failure)
+            raise _Stop from None
+        if not is_more_wanted:
+            self._finish()
+            raise _Stop
+
+    def on_message_complete(self) -> None:
+        if self.has_head:
+            self.is_reusable = self._parser.should_keep_alive()
+            self._finish()
+
+    def _open_body(self) -> None:
+        if not self._wants_body(self.status, plain(self.header(b"content-type") or "")):
+            # One without a body ends here all the same, and its connection is as good as before.
+            if self._headers.get(_LENGTH) != b"0":
+                self._finish()
+                raise _Stop
+            return
+        encoding = self.header(b"content-encoding")
+        if encoding:
+            self.body = BoundedBody(encoding, self._max_bytes)
+
+    def _finish(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self._done()
+
+
+class _Stop(Exception):
+    """No more of this answer is wanted."""
+
+
+def plain(header: str, max_length: int = 200) -> str:
+    """Bytes of a header that are no text would break the job that carries it."""
+    if header.isascii() and len(header) <= max_length:
+        return header
+    return header[:max_length].encode("ascii", "replace").decode()

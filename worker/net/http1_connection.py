@@ -1,0 +1,137 @@
+"""One connection to a server: sends a request, feeds what comes back to its exchange, and gives up
+when a time-out is over."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from typing import cast
+
+from shared.settings import FetchSettings
+from worker.net.fetcher import TemporaryFetchError
+from worker.net.http1 import Exchange
+from worker.net.reasons import of_os_error, time_out
+
+FIRST_BYTE, SILENCE, WHOLE = "first byte", "silence", "whole document"
+
+
+class Http1Connection(asyncio.Protocol):
+    """State: the exchange under way, when its bytes came, and its timer.
+
+    One timer serves a whole exchange: it is not set anew with every read, but looks when it goes
+    off whether it is really time, because that happens once in a thousand answers.
+    """
+
+    def __init__(self, limits: FetchSettings, loop: asyncio.AbstractEventLoop) -> None:
+        self._limits = limits
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        # By the loop's clock.
+        self._ends_at = 0.0
+        self._heard_at = 0.0
+        # When the head was there, by the precise clock; 0 before.
+        self.head_at = 0.0
+        self.address = ""
+        # Outlives the transport: it has the session that the server gave us.
+        self.tls: ssl.SSLObject | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def close(self) -> None:
+        """At once: nobody waits for the server to agree."""
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    async def send(
+        self,
+        request: bytes,
+        wants_body: Callable[[int, str], bool],
+        max_bytes: int,
+        ends_at: float,
+    ) -> Exchange:
+        """Send a request and wait for the end of its answer, or of `ends_at` by the loop's clock.
+        Cancelled, it closes the connection."""
+        self._ended = ended = self._loop.create_future()
+        self._exchange = exchange = Exchange(wants_body, max_bytes, self._answer_is_done)
+        self._heard_at = self._loop.time()
+        self._ends_at = ends_at
+        self.head_at = 0.0
+        self._timer = self._loop.call_at(self._due()[0], self._look)
+        if self._transport is None:
+            exchange.ended()
+        else:
+            self._transport.write(request)
+        try:
+            await ended
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            self._timer.cancel()
+            self._exchange = None
+        if not exchange.is_reusable:
+            self.close()
+        return exchange
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if peer else ""
+        self.tls = transport.get_extra_info("ssl_object")
+
+    def data_received(self, data: bytes) -> None:
+        exchange = self._exchange
+        if exchange is None:
+            # Nobody asked: what follows would be taken for an answer to the next request.
+            self.close()
+            return
+        self._heard_at = self._loop.time()
+        exchange.feed(data)
+        if not self.head_at and exchange.has_head:
+            self.head_at = time.perf_counter()
+            if not exchange.is_done and self._timer is not None:
+                # Another time-out counts from here, and may be shorter.
+                self._timer.cancel()
+                self._timer = self._loop.call_at(self._due()[0], self._look)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._transport = None
+        if self._exchange is None:
+            return
+        self._exchange.is_reusable = False
+        if isinstance(error, OSError):
+            self._exchange.fail(of_os_error(error))
+        else:
+            self._exchange.ended()
+
+    def _answer_is_done(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _look(self) -> None:
+        due_at, failure = self._due()
+        if self._exchange is None:
+            return
+        if self._loop.time() >= due_at:
+            self._exchange.fail(failure())
+        else:
+            self._timer = self._loop.call_at(due_at, self._look)
+
+    def _due(self) -> tuple[float, Callable[[], TemporaryFetchError]]:
+        """When the next time-out is over, and which."""
+        limits = self._limits
+        stage, wait_s = FIRST_BYTE, limits.first_byte_timeout_s
+        if self.head_at:
+            stage, wait_s = SILENCE, limits.read_timeout_s
+        due_at = self._heard_at + wait_s
+        if due_at >= self._ends_at:
+            stage, wait_s, due_at = WHOLE, limits.timeout_s, self._ends_at
+        return due_at, lambda: time_out(stage, wait_s)

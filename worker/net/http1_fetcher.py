@@ -1,0 +1,251 @@
+"""A fetcher of our own: an asyncio protocol around the parser of Node, and little else, because the
+processor time of a page is what a crawl is measured by.
+
+Three places hold the rule on addresses: an address in the URL is judged here before anything is
+sent, the resolver gives no forbidden one, and the socket factory, which sees what is about to be
+connected to, refuses whatever else might get so far.
+"""
+
+import asyncio
+import errno
+import resource
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+import aiohappyeyeballs
+
+from shared.settings import FetchSettings
+from shared.urls import DEFAULT_PORTS, Url
+from worker.net.addresses import AddressRule
+from worker.net.dns import Dns
+from worker.net.encodings import ACCEPTED
+from worker.net.fetcher import Answer, ForbiddenAddress, Phases
+from worker.net.http1 import Exchange, plain
+from worker.net.http1_connection import Http1Connection
+from worker.net.idle import IdleConnections, Origin
+from worker.net.reasons import of_os_error, time_out
+from worker.net.resolver import CheckedResolver, Names
+from worker.net.tls import ResumingContext, make_context
+
+ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
+# A burst of a host's pages goes over one connection; idle ones are bounded by the descriptors.
+KEEP_ALIVE_S = 5.0
+MAX_IDLE = 2000
+# How long the first address of several is tried before the second joins (RFC 8305).
+NEXT_ADDRESS_AFTER_S = 0.25
+
+
+class Http1Fetcher:
+    """A `HopFetcher`. State: names, TLS and idle connections, made with the first request."""
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        rule: AddressRule,
+        make_names: Callable[[], Names] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._rule = rule
+        self._make_names = make_names or (lambda: Dns(settings.dns_servers))
+        self._names: CheckedResolver | None = None
+        self._tls: ResumingContext | None = None
+        self._idle: IdleConnections[Http1Connection] = IdleConnections(_max_idle(), KEEP_ALIVE_S)
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def get(
+        self,
+        url: Url,
+        *,
+        user_agent: str,
+        max_bytes: int,
+        check: Callable[[], None],
+        wants_body: Callable[[int, str], bool],
+    ) -> Answer:
+        if url.is_address and not self._rule.allows(url.host):
+            raise ForbiddenAddress(
+                f"{url.host} is not a public address, and not in ALLOW_NETS: not connected to"
+            )
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._settings.timeout_s
+        request = _request(url, user_agent)
+        origin = Origin(url.scheme, url.host, url.port)
+        phases = Phases(is_new_connection=False)
+        connection = self._idle.take(origin, loop.time())
+        while True:
+            if connection is None:
+                phases.is_new_connection = True
+                connection = await self._connect(url, phases, check, ends_at)
+            phases.address = connection.address
+            try:
+                check()
+            except BaseException:
+                connection.close()
+                raise
+            sent_at = time.perf_counter()
+            exchange = await connection.send(request, wants_body, max_bytes, ends_at)
+            if exchange.failure is None:
+                break
+            if phases.is_new_connection or exchange.has_begun or connection.is_open:
+                connection.close()
+                raise exchange.failure
+            # It had been kept open, and the server closed it before it saw the request.
+            connection = None
+        _measure(phases, sent_at, connection.head_at)
+        self._keep(origin, connection, exchange, phases)
+        return _answer(url, exchange, phases)
+
+    async def close(self) -> None:
+        self._idle.close_all()
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        if self._names is not None:
+            await self._names.close()
+            self._names = None
+
+    async def _connect(
+        self, url: Url, phases: Phases, check: Callable[[], None], ends_at: float
+    ) -> Http1Connection:
+        loop = asyncio.get_running_loop()
+        due_at = min(loop.time() + self._settings.connect_timeout_s, ends_at)
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout_at(due_at) as timer:
+                addresses = await self._addresses(url)
+                phases.dns_s = time.perf_counter() - began
+                connection = await self._open(url, addresses, check)
+        except OSError as error:
+            if timer.expired():
+                if due_at == ends_at:
+                    raise time_out("whole document", self._settings.timeout_s) from None
+                raise time_out("connect", self._settings.connect_timeout_s) from None
+            raise of_os_error(error) from error
+        phases.connect_s = time.perf_counter() - began - phases.dns_s
+        return connection
+
+    async def _addresses(self, url: Url) -> Sequence[str]:
+        if url.is_address:
+            return (url.host,)
+        if self._names is None:
+            self._names = CheckedResolver(self._make_names(), self._rule)
+        return await self._names.addresses(url.host)
+
+    async def _open(
+        self, url: Url, addresses: Sequence[str], check: Callable[[], None]
+    ) -> Http1Connection:
+        loop = asyncio.get_running_loop()
+        refusals: list[Exception] = []
+
+        def make_socket(target: aiohappyeyeballs.AddrInfoType) -> socket.socket:
+            """Called directly before each attempt to connect."""
+            return self._make_socket(target, check, refusals)
+
+        try:
+            sock = await aiohappyeyeballs.start_connection(
+                [_address_info(address, url.port) for address in addresses],
+                happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S,
+                loop=loop,
+                socket_factory=make_socket,
+            )
+        except OSError:
+            if refusals:
+                raise refusals[0] from None
+            raise
+        is_tls = url.scheme == "https"
+        if is_tls and self._tls is None:
+            self._tls = make_context()
+        try:
+            _, connection = await loop.create_connection(
+                lambda: Http1Connection(self._settings, loop),
+                sock=sock,
+                ssl=self._tls if is_tls else None,
+                server_hostname=url.host if is_tls else None,
+            )
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+    def _make_socket(
+        self,
+        target: aiohappyeyeballs.AddrInfoType,
+        check: Callable[[], None],
+        refusals: list[Exception],
+    ) -> socket.socket:
+        family, kind, protocol, _, address = target
+        if not self._rule.allows(str(address[0])):
+            raise PermissionError(errno.EPERM, "not a public address")
+        try:
+            check()
+        except Exception as refusal:
+            # Anything but an OSError would leave other attempts under way.
+            refusals.append(refusal)
+            raise OSError("stopped") from refusal
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return made
+
+    def _keep(
+        self, origin: Origin, connection: Http1Connection, exchange: Exchange, phases: Phases
+    ) -> None:
+        if connection.tls is not None and self._tls is not None and phases.is_new_connection:
+            self._tls.remember(origin.host, connection.tls)
+        if not exchange.is_reusable or not connection.is_open:
+            connection.close()
+            return
+        loop = asyncio.get_running_loop()
+        self._idle.put(origin, connection, loop.time())
+        if self._sweep is None:
+            self._sweep = loop.call_later(KEEP_ALIVE_S, self._close_expired)
+
+    def _close_expired(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._idle.close_expired(loop.time())
+        self._sweep = loop.call_later(KEEP_ALIVE_S, self._close_expired) if self._idle else None
+
+
+def _max_idle() -> int:
+    """A quarter of the descriptors at the most."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_IDLE if soft < 0 else min(MAX_IDLE, soft // 4)
+
+
+def _request(url: Url, user_agent: str) -> bytes:
+    host = f"[{url.host}]" if ":" in url.host else url.host
+    if url.port != DEFAULT_PORTS[url.scheme]:
+        host = f"{host}:{url.port}"
+    # The canonical form: behind scheme and authority, and never empty.
+    target = url.text[len(url.scheme) + len("://") + len(host) :]
+    return (
+        f"GET {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: {user_agent}\r\n"
+        f"Accept: {ACCEPT}\r\nAccept-Encoding: {ACCEPTED}\r\n\r\n"
+    ).encode("ascii")
+
+
+def _address_info(address: str, port: int) -> aiohappyeyeballs.AddrInfoType:
+    if ":" in address:
+        return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0)
+    return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)
+
+
+def _measure(phases: Phases, sent_at: float, head_at: float) -> None:
+    phases.first_byte_s = head_at - sent_at
+    phases.body_s = time.perf_counter() - head_at
+
+
+def _answer(url: Url, exchange: Exchange, phases: Phases) -> Answer:
+    header = exchange.header
+    return Answer(
+        url=url.text,
+        status=exchange.status,
+        content_type=plain(header(b"content-type") or ""),
+        location=header(b"location"),
+        retry_after=header(b"retry-after"),
+        robots_tag=plain(header(b"x-robots-tag") or ""),
+        cache_control=plain(header(b"cache-control") or ""),
+        body=exchange.body.data,
+        is_truncated=exchange.body.is_truncated,
+        wire_bytes=exchange.body.taken,
+        phases=phases,
+    )
