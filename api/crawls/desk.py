@@ -14,6 +14,7 @@ from api.crawls import views
 from api.crawls.census import Census
 from api.crawls.dry_run import NOT_LOOKED_AT, DryRun
 from api.crawls.files import check_files, read_scope
+from api.crawls.limited_by import figures_of
 from api.crawls.model import (
     CrawlChange,
     CrawlPage,
@@ -157,9 +158,11 @@ class CrawlDesk:
 
     def _told(self, control: ControlStore, crawl: int) -> views.Told:
         layout = self._store.layout(control)
+        members = control.members()
         return views.Told(
             crawl=control.crawl(crawl),
-            members=len(control.members()),
+            members=len(members),
+            figures=figures_of(members),
             owned_shards=sum(
                 lease.is_live for lease in control.leases() if lease.shard < layout.shards
             ),

@@ -1,10 +1,10 @@
 """What limits a crawl now, in one sentence for people. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from shared.crawl.states import CrawlState
-from shared.state.model import Crawl
+from shared.state.model import Crawl, Member
 
 NO_WORKER = "no worker with the stage crawl is running"
 
@@ -19,6 +19,23 @@ class OwnerFigures:
     ready_domains: int
     waiting_domains: int
     is_parse_behind: bool
+
+
+def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
+    told = [member.figures for member in members if member.figures]
+    if not told:
+        return None
+
+    def total(name: str) -> int:
+        return sum(figures.get(name, 0) for figures in told)
+
+    return OwnerFigures(
+        slots=total("slots"),
+        slots_in_use=total("busy"),
+        ready_domains=total("ready"),
+        waiting_domains=total("waiting"),
+        is_parse_behind=any(figures.get("pace_percent", 100) < 100 for figures in told),
+    )
 
 
 @dataclass(slots=True, frozen=True)

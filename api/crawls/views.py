@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nlargest
 
-from api.crawls.limited_by import Situation, limited_by
+from api.crawls.limited_by import OwnerFigures, Situation, limited_by
 from api.crawls.model import (
     CrawlChange,
     CrawlSummary,
@@ -40,6 +40,7 @@ class Told:
 
     crawl: Crawl
     members: int
+    figures: OwnerFigures | None
     owned_shards: int
     shards: int
     seeds_waiting: int
@@ -77,6 +78,7 @@ def view(
         shards=told.shards,
         owned_shards=told.owned_shards,
         seeds_waiting=told.seeds_waiting,
+        figures=told.figures,
     )
     return CrawlView(
         **summary(crawl).model_dump(),

@@ -4,6 +4,7 @@ Times are wall-clock seconds (`time.time()`): they outlive a restart. Leases are
 `protocol.ControlStore`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -203,10 +204,11 @@ class Lease:
 
 @dataclass(slots=True, frozen=True)
 class Member:
-    """A process that can own shards."""
+    """A process that can own shards. `figures` is what it says of itself, for people."""
 
     name: str
     slots: int
+    figures: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True, frozen=True)

@@ -19,7 +19,8 @@ _CONTROL_FIRST = (
     "INSERT INTO facts VALUES ('version', 0)",
     # `until` is on the monotonic clock of the boot that is named beside it.
     "CREATE TABLE members ("
-    " name TEXT PRIMARY KEY, slots INTEGER NOT NULL, boot TEXT NOT NULL, until REAL NOT NULL"
+    " name TEXT PRIMARY KEY, slots INTEGER NOT NULL, figures TEXT NOT NULL,"
+    " boot TEXT NOT NULL, until REAL NOT NULL"
     ") WITHOUT ROWID",
     "CREATE TABLE leases ("
     " shard INTEGER PRIMARY KEY, owner TEXT NOT NULL, epoch INTEGER NOT NULL,"

@@ -80,8 +80,8 @@ class SqliteControl:
         with self._database.transaction():
             self._database.run(f"DELETE FROM members WHERE NOT ({_IS_LIVE})", now)
             self._database.run(
-                "INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?)",
-                (member.name, member.slots, now.boot, now.at + ttl_s),
+                "INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?, ?)",
+                (member.name, member.slots, to_json(member.figures), now.boot, now.at + ttl_s),
             )
 
     def leave(self, name: str) -> None:
@@ -92,9 +92,10 @@ class SqliteControl:
 
     def members(self) -> list[Member]:
         rows = self._database.rows(
-            f"SELECT name, slots FROM members WHERE {_IS_LIVE} ORDER BY name", self._clock()
+            f"SELECT name, slots, figures FROM members WHERE {_IS_LIVE} ORDER BY name",
+            self._clock(),
         )
-        return [Member(*row) for row in rows]
+        return [Member(name, slots, orjson.loads(figures)) for name, slots, figures in rows]
 
     def leases(self) -> list[Lease]:
         rows = self._database.rows(

@@ -59,6 +59,7 @@ class Feed:
         ready, visits = self._hosts.ready, self._visits
         return {
             "slots": self._slots,
+            "pace_percent": int(self.pace * 100),
             "busy": visits.in_slots,
             "robots": visits.robots_in_flight,
             "unsettled": visits.unsettled,

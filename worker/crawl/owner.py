@@ -236,7 +236,7 @@ class Owner:
         while True:
             asked_at = self._rights.now()
             epochs = dict(self._rights.epochs)
-            member = Member(self.name, self._slots)
+            member = Member(self.name, self._slots, self._feed.figures())
             try:
                 await self.ask(lambda control, m=member: control.join(m, lease_s))  # type: ignore[misc]
                 kept = await self.ask(

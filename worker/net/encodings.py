@@ -39,7 +39,7 @@ class BoundedBody:
     """State: what was decoded so far, and how much was taken for it."""
 
     def __init__(self, content_encoding: str, max_bytes: int) -> None:
-        self._decoder = _decoder_of(content_encoding)
+        self._decoder = _decoder_of(content_encoding) if content_encoding else None
         self._max_bytes = max_bytes
         self._pieces: list[bytes] = []
         self._size = 0
@@ -55,7 +55,8 @@ class BoundedBody:
         self.taken += len(chunk)
         is_damaged = False
         if self._decoder is None:
-            self._add([chunk])
+            self._pieces.append(chunk)
+            self._size = self.taken
         else:
             try:
                 self._add(self._decoder.decode(chunk, self._max_bytes + 1 - self._size))

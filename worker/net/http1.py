@@ -14,6 +14,8 @@ from worker.net.reasons import bad_answer, connection_closed, headers_too_large
 # Of the head of an answer. Large ones are rare and honest up to here.
 MAX_HEADERS = 200
 MAX_HEAD_BYTES = 64 * 1024
+# Of a header that is passed on.
+MAX_VALUE_LENGTH = 200
 _LENGTH, _TRANSFER = b"content-length", b"transfer-encoding"
 _TYPE, _ENCODING = b"content-type", b"content-encoding"
 _SINGLE = frozenset({_TYPE, _ENCODING, b"location", b"retry-after", _LENGTH, _TRANSFER})
@@ -71,8 +73,9 @@ class Exchange:
         return None if value is None else value.decode("utf-8", "surrogateescape")
 
     def text(self, name: bytes) -> str:
-        """A header that is passed on as text; empty where there is none."""
-        return plain(self.header(name) or "") if name in self._headers else ""
+        """A header to be passed on; empty where there is none."""
+        value = self.header(name)
+        return "" if value is None else _plain(value)
 
     @property
     def has_begun(self) -> bool:
@@ -80,6 +83,10 @@ class Exchange:
         return self._head_bytes > 0 or self.has_head
 
     def feed(self, data: bytes) -> None:
+        if self._parser is None:
+            # Behind the end.
+            self.is_reusable = False
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -131,6 +138,7 @@ class Exchange:
             self._headers[name] = value if before is None else before + b", " + value
 
     def on_headers_complete(self) -> None:
+        assert self._parser is not None
         status = self._parser.get_status_code()
         if status < 200:
             if status == _SWITCHING:
@@ -156,24 +164,26 @@ class Exchange:
             raise _Stop
 
     def on_message_complete(self) -> None:
-        if self.has_head:
+        if self.has_head and self._parser is not None:
             self.is_reusable = self._parser.should_keep_alive()
             self._finish()
 
     def _open_body(self) -> None:
-        if not self._wants_body(self.status, plain(self.header(b"content-type") or "")):
+        self.content_type = self.text(_TYPE)
+        if not self._wants_body(self.status, self.content_type):
             # One without a body ends here all the same, and its connection is as good as before.
             if self._headers.get(_LENGTH) != b"0":
                 self._finish()
                 raise _Stop
             return
-        encoding = self.header(b"content-encoding")
+        encoding = self.header(_ENCODING)
         if encoding:
             self.body = BoundedBody(encoding, self._max_bytes)
 
     def _finish(self) -> None:
         if not self.is_done:
             self.is_done = True
+            self._parser = None
             self._done()
 
 
@@ -181,8 +191,20 @@ class _Stop(Exception):
     """No more of this answer is wanted."""
 
 
-def plain(header: str, max_length: int = 200) -> str:
+def _parser(callbacks: Exchange) -> httptools.HttpResponseParser:
+    parser = httptools.HttpResponseParser(callbacks)
+    # What browsers put up with as well.
+    parser.set_dangerous_leniencies(
+        lenient_headers=True,
+        lenient_optional_cr_before_lf=True,
+        lenient_optional_lf_after_cr=True,
+        lenient_spaces_after_chunk_size=True,
+    )
+    return parser
+
+
+def _plain(header: str) -> str:
     """Bytes of a header that are no text would break the job that carries it."""
-    if header.isascii() and len(header) <= max_length:
+    if header.isascii() and len(header) <= MAX_VALUE_LENGTH:
         return header
-    return header[:max_length].encode("ascii", "replace").decode()
+    return header[:MAX_VALUE_LENGTH].encode("ascii", "replace").decode()

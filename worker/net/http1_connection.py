@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import cast
 
 from shared.settings import FetchSettings
-from worker.net.fetcher import TemporaryFetchError
 from worker.net.http1 import Exchange
 from worker.net.reasons import of_os_error, time_out
 
@@ -16,10 +15,10 @@ FIRST_BYTE, SILENCE, WHOLE = "first byte", "silence", "whole document"
 
 
 class Http1Connection(asyncio.Protocol):
-    """State: the exchange under way, when its bytes came, and its timer.
+    """State: the exchange under way, when its bytes came, and the timer.
 
-    One timer serves a whole exchange: it is not set anew with every read, but looks when it goes
-    off whether it is really time, because that happens once in a thousand answers.
+    One timer serves all exchanges: it is set anew only where a time-out may be over before it goes
+    off, and looks then whether it is really time, because that happens once in a thousand answers.
     """
 
     def __init__(self, limits: FetchSettings, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,6 +28,7 @@ class Http1Connection(asyncio.Protocol):
         self._exchange: Exchange | None = None
         self._ended: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         # By the loop's clock.
         self._ends_at = 0.0
         self._heard_at = 0.0
@@ -44,6 +44,7 @@ class Http1Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """At once: nobody waits for the server to agree."""
+        self._forget_timer()
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
@@ -62,7 +63,7 @@ class Http1Connection(asyncio.Protocol):
         self._heard_at = self._loop.time()
         self._ends_at = ends_at
         self.head_at = 0.0
-        self._timer = self._loop.call_at(self._due()[0], self._look)
+        self._watch()
         if self._transport is None:
             exchange.ended()
         else:
@@ -73,7 +74,6 @@ class Http1Connection(asyncio.Protocol):
             self.close()
             raise
         finally:
-            self._timer.cancel()
             self._exchange = None
         if not exchange.is_reusable:
             self.close()
@@ -97,13 +97,13 @@ class Http1Connection(asyncio.Protocol):
         exchange.feed(data)
         if not self.head_at and exchange.has_head:
             self.head_at = time.perf_counter()
-            if not exchange.is_done and self._timer is not None:
+            if not exchange.is_done:
                 # Another time-out counts from here, and may be shorter.
-                self._timer.cancel()
-                self._timer = self._loop.call_at(self._due()[0], self._look)
+                self._watch()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
+        self._forget_timer()
         if self._exchange is None:
             return
         self._exchange.is_reusable = False
@@ -116,22 +116,35 @@ class Http1Connection(asyncio.Protocol):
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
+    def _watch(self) -> None:
+        due_at = self._due()[0]
+        if self._timer is None or due_at < self._timer_at:
+            self._forget_timer()
+            self._timer = self._loop.call_at(due_at, self._look)
+            self._timer_at = due_at
+
     def _look(self) -> None:
-        due_at, failure = self._due()
+        self._timer = None
         if self._exchange is None:
             return
+        due_at, stage, wait_s = self._due()
         if self._loop.time() >= due_at:
-            self._exchange.fail(failure())
+            self._exchange.fail(time_out(stage, wait_s))
         else:
-            self._timer = self._loop.call_at(due_at, self._look)
+            self._watch()
 
-    def _due(self) -> tuple[float, Callable[[], TemporaryFetchError]]:
-        """When the next time-out is over, and which."""
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _due(self) -> tuple[float, str, float]:
+        """When the next time-out is over, which it is, and how long it is."""
         limits = self._limits
         stage, wait_s = FIRST_BYTE, limits.first_byte_timeout_s
         if self.head_at:
             stage, wait_s = SILENCE, limits.read_timeout_s
         due_at = self._heard_at + wait_s
         if due_at >= self._ends_at:
-            stage, wait_s, due_at = WHOLE, limits.timeout_s, self._ends_at
-        return due_at, lambda: time_out(stage, wait_s)
+            return self._ends_at, WHOLE, limits.timeout_s
+        return due_at, stage, wait_s

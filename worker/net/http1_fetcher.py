@@ -2,8 +2,8 @@
 processor time of a page is what a crawl is measured by.
 
 Three places hold the rule on addresses: an address in the URL is judged here before anything is
-sent, the resolver gives no forbidden one, and the socket factory, which sees what is about to be
-connected to, refuses whatever else might get so far.
+sent, the resolver gives no forbidden one, and what is about to be connected to is judged once more,
+whatever else might get so far.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import aiohappyeyeballs
 
@@ -21,7 +22,7 @@ from worker.net.addresses import AddressRule
 from worker.net.dns import Dns
 from worker.net.encodings import ACCEPTED
 from worker.net.fetcher import Answer, ForbiddenAddress, Phases
-from worker.net.http1 import Exchange, plain
+from worker.net.http1 import Exchange
 from worker.net.http1_connection import Http1Connection
 from worker.net.idle import IdleConnections, Origin
 from worker.net.reasons import of_os_error, time_out
@@ -67,11 +68,12 @@ class Http1Fetcher:
                 f"{url.host} is not a public address, and not in ALLOW_NETS: not connected to"
             )
         loop = asyncio.get_running_loop()
-        ends_at = loop.time() + self._settings.timeout_s
+        now = loop.time()
+        ends_at = now + self._settings.timeout_s
         request = _request(url, user_agent)
         origin = Origin(url.scheme, url.host, url.port)
         phases = Phases(is_new_connection=False)
-        connection = self._idle.take(origin, loop.time())
+        connection = self._idle.take(origin, now)
         while True:
             if connection is None:
                 phases.is_new_connection = True
@@ -135,56 +137,62 @@ class Http1Fetcher:
         self, url: Url, addresses: Sequence[str], check: Callable[[], None]
     ) -> Http1Connection:
         loop = asyncio.get_running_loop()
+        is_tls = url.scheme == "https"
+        if is_tls and self._tls is None:
+            self._tls = make_context()
+        connection = Http1Connection(self._settings, loop)
+        create = partial(
+            loop.create_connection,
+            lambda: connection,
+            ssl=self._tls if is_tls else None,
+            server_hostname=url.host if is_tls else None,
+        )
+        if len(addresses) == 1:
+            # No race to be run, and the loop makes a socket for less.
+            self._judge(addresses[0])
+            check()
+            await create(addresses[0], url.port, flags=socket.AI_NUMERICHOST)
+            return connection
+        sock = await self._race(url, addresses, check)
+        try:
+            await create(sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+    async def _race(
+        self, url: Url, addresses: Sequence[str], check: Callable[[], None]
+    ) -> socket.socket:
+        """Connected to the first that answers."""
         refusals: list[Exception] = []
 
         def make_socket(target: aiohappyeyeballs.AddrInfoType) -> socket.socket:
             """Called directly before each attempt to connect."""
-            return self._make_socket(target, check, refusals)
+            family, kind, protocol, _, address = target
+            self._judge(str(address[0]))
+            try:
+                check()
+            except Exception as refusal:
+                # Anything but an OSError would leave other attempts under way.
+                refusals.append(refusal)
+                raise OSError("stopped") from refusal
+            return socket.socket(family, kind, protocol)
 
         try:
-            sock = await aiohappyeyeballs.start_connection(
+            return await aiohappyeyeballs.start_connection(
                 [_address_info(address, url.port) for address in addresses],
                 happy_eyeballs_delay=NEXT_ADDRESS_AFTER_S,
-                loop=loop,
                 socket_factory=make_socket,
             )
         except OSError:
             if refusals:
                 raise refusals[0] from None
             raise
-        is_tls = url.scheme == "https"
-        if is_tls and self._tls is None:
-            self._tls = make_context()
-        try:
-            _, connection = await loop.create_connection(
-                lambda: Http1Connection(self._settings, loop),
-                sock=sock,
-                ssl=self._tls if is_tls else None,
-                server_hostname=url.host if is_tls else None,
-            )
-        except BaseException:
-            sock.close()
-            raise
-        return connection
 
-    def _make_socket(
-        self,
-        target: aiohappyeyeballs.AddrInfoType,
-        check: Callable[[], None],
-        refusals: list[Exception],
-    ) -> socket.socket:
-        family, kind, protocol, _, address = target
-        if not self._rule.allows(str(address[0])):
+    def _judge(self, address: str) -> None:
+        if not self._rule.allows(address):
             raise PermissionError(errno.EPERM, "not a public address")
-        try:
-            check()
-        except Exception as refusal:
-            # Anything but an OSError would leave other attempts under way.
-            refusals.append(refusal)
-            raise OSError("stopped") from refusal
-        made = socket.socket(family, kind, protocol)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
 
     def _keep(
         self, origin: Origin, connection: Http1Connection, exchange: Exchange, phases: Phases
@@ -235,15 +243,14 @@ def _measure(phases: Phases, sent_at: float, head_at: float) -> None:
 
 
 def _answer(url: Url, exchange: Exchange, phases: Phases) -> Answer:
-    header = exchange.header
     return Answer(
         url=url.text,
         status=exchange.status,
-        content_type=plain(header(b"content-type") or ""),
-        location=header(b"location"),
-        retry_after=header(b"retry-after"),
-        robots_tag=plain(header(b"x-robots-tag") or ""),
-        cache_control=plain(header(b"cache-control") or ""),
+        content_type=exchange.content_type,
+        location=exchange.header(b"location"),
+        retry_after=exchange.header(b"retry-after"),
+        robots_tag=exchange.text(b"x-robots-tag"),
+        cache_control=exchange.text(b"cache-control"),
         body=exchange.body.data,
         is_truncated=exchange.body.is_truncated,
         wire_bytes=exchange.body.taken,

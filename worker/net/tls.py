@@ -10,9 +10,16 @@ from collections import OrderedDict
 MAX_SESSIONS = 1000
 
 
+class _Connection(ssl.SSLObject):
+    def getpeercert(self, binary_form: bool = False) -> None:
+        """Nothing: event loops ask after every handshake, and to take the certificate of a large
+        provider apart takes long. OpenSSL has checked it and its host by then."""
+
+
 class ResumingContext(ssl.SSLContext):
     """State: the first session of each host, the oldest ones dropped."""
 
+    sslobject_class = _Connection
     _sessions: OrderedDict[str, ssl.SSLSession]
 
     def wrap_bio(

@@ -37,6 +37,13 @@ def counters(**values: int) -> dict[str, int]:
 def told(crawl: Crawl, **more: Any) -> Told:
     """With a worker that owns all shards."""
     known = Told(
-        crawl=crawl, members=1, owned_shards=4, shards=4, seeds_waiting=0, rules=[], notes=[]
+        crawl=crawl,
+        members=1,
+        figures=None,
+        owned_shards=4,
+        shards=4,
+        seeds_waiting=0,
+        rules=[],
+        notes=[],
     )
     return replace(known, **more)
