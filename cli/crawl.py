@@ -133,14 +133,12 @@ class Stalls:
         domains = await self.api.get("/domains", limit=SHOWN_PUT_OFF)
         why = "; ".join(put_off(domains["domains"])) or look.limited_by
         self.console.print(
-            f"nothing has moved for {AFTER_S:.0f} s: {why}. Ctrl-C stops; what is known is kept",
+            f"nothing has moved for {AFTER_S:.0f} s: {why}. Ctrl-C stops; what is known is kept"
         )
 
 
 def _interrupted(console: Console, state: Path, prog: str) -> int:
-    console.print(
-        f"stopped before its end; go on with: {prog} crawl --state {state}",
-    )
+    console.print(f"stopped before its end; go on with: {prog} crawl --state {state}")
     return INTERRUPTED
 
 

@@ -17,7 +17,7 @@ from cli.figures import queue_groups
 from cli.summary import counts, error_text, size
 
 EVERY_S = 1.0
-NEWEST = 20
+NEWEST = 10
 SHOWN_ERRORS = 10
 
 
@@ -53,11 +53,9 @@ async def _ask(client: Api, crawl: int | None) -> dict[str, Any]:
         if error.status != NOT_SET_UP:
             raise
         return {"queues": queues, "crawls": None}
-    # The list has no counts: they are asked for of those that are not over.
-    for crawl_found in crawls:
-        if crawl_found["ended_at"] is None:
-            crawl_found |= await client.get(f"/crawls/{crawl_found['id']}")
-    return {"queues": queues, "crawls": crawls}
+    # The list has no counts.
+    views = [await client.get(f"/crawls/{listed['id']}") for listed in crawls]
+    return {"queues": queues, "crawls": views}
 
 
 def rendered(found: Mapping[str, Any]) -> RenderableType:
@@ -96,10 +94,9 @@ def crawls_table(crawls: list[Mapping[str, Any]] | None) -> RenderableType:
 
 def _crawl_row(crawl: Mapping[str, Any]) -> tuple[str, ...]:
     number, state = str(crawl["id"]), crawl["state"].replace("_", " ")
-    if "counters" not in crawl:
-        return (number, state, "–", "–", "–", crawl["reason"])
     pages, queued = crawl["counters"]["pages"], crawl["urls"]["queued"]
-    return (number, state, f"{pages:,}", _rate(crawl), f"{queued:,}", crawl["limited_by"])
+    why = crawl["limited_by"] if crawl["ended_at"] is None else crawl["reason"]
+    return (number, state, f"{pages:,}", _rate(crawl), f"{queued:,}", why)
 
 
 def _rate(crawl: Mapping[str, Any]) -> str:

@@ -34,8 +34,42 @@ SHOWN_ERRORS = 10
 TIMEOUT_S = 600.0
 
 
-class Unpacking(Protocol):
+class Member(Protocol):
+    """What zlib and zstandard unpack one packed file with."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
     def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class Unpacking:
+    """Of one packed file, or of several that were joined. State: the one that is being read."""
+
+    def __init__(self, make: Callable[[], Member]) -> None:
+        self._make = make
+        self._member: Member | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Raises UsageError."""
+        out = b""
+        while data:
+            if self._member is None or self._member.eof:
+                self._member = self._make()
+            try:
+                out += self._member.decompress(data)
+            except (zlib.error, zstandard.ZstdError) as error:
+                raise UsageError(f"the file is not packed as it says: {error}") from None
+            data = self._member.unused_data if self._member.eof else b""
+        return out
+
+    def end(self) -> None:
+        """Raises UsageError when there should be more."""
+        if self._member is not None and not self._member.eof:
+            raise UsageError("the packed file is cut off: what was whole of it is queued")
 
 
 @dataclass(slots=True, frozen=True)
@@ -50,9 +84,9 @@ class Kind:
     def unpacker(self) -> Unpacking | None:
         match self.encoding:
             case "gzip":
-                return zlib.decompressobj(zlib.MAX_WBITS | 16)
+                return Unpacking(lambda: zlib.decompressobj(zlib.MAX_WBITS | 16))
             case "zstd":
-                return zstandard.ZstdDecompressor().decompressobj()
+                return Unpacking(lambda: zstandard.ZstdDecompressor().decompressobj())
             case _:
                 return None
 
@@ -64,18 +98,11 @@ def kind_of(beginning: bytes) -> Kind:
     elif beginning.startswith(ZSTD):
         encoding = "zstd"
     unpacking = Kind(encoding, PLAIN).unpacker()
-    text = beginning if unpacking is None else _start_of(unpacking, beginning)
+    text = beginning if unpacking is None else unpacking.feed(beginning)
     line = text.lstrip().partition(b"\n")[0]
     if not line.startswith(b"{"):
         return Kind(encoding, PLAIN)
     return Kind(encoding, NDJSON, are_arguments=b'"jobtype"' not in line)
-
-
-def _start_of(unpacking: Unpacking, data: bytes) -> bytes:
-    try:
-        return unpacking.decompress(data)
-    except (zlib.error, zstandard.ZstdError) as error:
-        raise UsageError(f"the file is not packed as it says: {error}") from None
 
 
 async def run_submit(arguments: argparse.Namespace) -> int:
@@ -165,10 +192,12 @@ async def wrapped(
     """Each line as the arguments of a job; the numbers of the lines stay."""
     rest = b""
     async for chunk in chunks:
-        data = chunk if unpacking is None else _start_of(unpacking, chunk)
+        data = chunk if unpacking is None else unpacking.feed(chunk)
         *lines, rest = (rest + data).split(b"\n")
         if lines:
             yield b"".join(_wrapped_line(line, wrap) for line in lines)
+    if unpacking is not None:
+        unpacking.end()
     if rest:
         yield _wrapped_line(rest, wrap)
 

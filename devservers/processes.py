@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Self
 
 # All times in seconds.
-START_DEADLINE = 15.0
-STOP_DEADLINE = 5.0
+START_DEADLINE = 40.0
+# The API drains for up to 20 s.
+STOP_DEADLINE = 25.0
 POLL = 0.01
 # How much of a log an error shows, in bytes.
 LOG_TAIL = 4096

@@ -13,6 +13,7 @@ from devservers.processes import StartError
 from loadtest import broker_cells, worker_cells
 from loadtest.bench_broker import needed_consumers, possible_cells, run_servers, server_facts
 from loadtest.bench_consumer import run_all
+from loadtest.bench_crawl import crawl_facts, profile_cells, run_crawl
 from loadtest.bench_fetch import fetch_facts, run_fetch
 from loadtest.bench_ingest import ingest_facts, run_ingest
 from loadtest.bench_state import run_state, state_facts
@@ -21,6 +22,9 @@ from loadtest.broker_cells import FORMS, BrokerCell, parse_broker_cells
 from loadtest.broker_report import print_broker_report, write_broker_report
 from loadtest.cells import CORE, FULL, Cell, parse_cells
 from loadtest.consumers import MAKERS, PeerError, make_consumers, on_broker
+from loadtest.crawl_cells import CELLS as CRAWL_CELLS
+from loadtest.crawl_cells import CrawlCell, parse_crawl_cells
+from loadtest.crawl_report import CrawlReport, print_crawl_report, write_crawl_report
 from loadtest.fetch_cells import CELLS as FETCH_CELLS
 from loadtest.fetch_cells import RUN_S as FETCH_RUN_S
 from loadtest.fetch_cells import SIDES as FETCH_SIDES
@@ -54,6 +58,7 @@ from loadtest.worker_report import print_worker_report, write_worker_report
 CORE_ROUNDS = 5
 FULL_ROUNDS = 3
 BROKER_ROUNDS = 3
+CRAWL_ROUNDS = 3
 FETCH_ROUNDS = 3
 INGEST_ROUNDS = 5
 NETWORK_ROUNDS = 3
@@ -189,6 +194,25 @@ def bench_state(console: Console, options: argparse.Namespace) -> int:
     return 1 if report.errors or not report.is_complete else 0
 
 
+def bench_crawl(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
+    machine = crawl_facts()
+    profiles = profile_cells(console) if options.profile else ()
+    cells, profiles = (_of_size(some, options.pages) for some in (options.cells, profiles))
+    runs, is_complete = run_crawl(
+        console, cells, profiles, options.rounds, with_peers=options.peers
+    )
+    report = CrawlReport(_command(), _now(), machine, (*cells, *profiles), runs, is_complete)
+    print_crawl_report(console, report)
+    write_crawl_report(report, options.out)
+    console.print(f"written: crawl.md, crawl.json and crawl.svg in {options.out}")
+    return 1 if report.errors or not report.is_complete else 0
+
+
+def _of_size(cells: tuple[CrawlCell, ...], pages: int | None) -> tuple[CrawlCell, ...]:
+    return tuple(cell.with_pages(pages) for cell in cells) if pages else cells
+
+
 def load_test(console: Console, options: argparse.Namespace) -> int:
     """Run, show and write the load test; 1 when a promise was broken or a target missed."""
     targets = Targets(options.min_jobs_per_s, options.max_p95_ms)
@@ -221,6 +245,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("bench-ingest", help=INGEST_HELP, description=INGEST_HELP)
     )
     _add_bench_fetch(commands.add_parser("bench-fetch", help=FETCH_HELP, description=FETCH_HELP))
+    _add_bench_crawl(commands.add_parser("bench-crawl", help=CRAWL_HELP, description=CRAWL_HELP))
     _add_bench_network(
         commands.add_parser("bench-network", help=NETWORK_HELP, description=NETWORK_HELP)
     )
@@ -238,6 +263,7 @@ RUN_HELP = "post jobs by Locust to an API of its own, with server and worker beh
 CONSUMER_HELP = "drain the same jobs by us, Rust, Go and PyPI, from a real Faktory"
 BROKER_HELP = "push to and drain from a real Faktory and the broker, in turns"
 FETCH_HELP = "fetch pages by our fetcher, bare aiohttp, pyreqwest and httpx, on one core"
+CRAWL_HELP = "crawl the synthetic web by us, Scrapy and Colly, and by one to three processes"
 NETWORK_HELP = "drain jobs of 100 ms over distances, and compare with the sizing formula"
 WORKER_HELP = "drain by worker services of 50 to 20,000 slots and of several processes"
 STATE_HELP = "admit, claim and settle URLs in the state store, by several processes and among many"
@@ -329,6 +355,25 @@ def _add_bench_fetch(bench: argparse.ArgumentParser) -> None:
         "--sides", type=_sides, default=list(FETCH_SIDES), help=f"of {','.join(FETCH_SIDES)}"
     )
     bench.add_argument("--seconds", type=float, default=FETCH_RUN_S, help="of a run")
+    bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
+def _add_bench_crawl(bench: argparse.ArgumentParser) -> None:
+    bench.set_defaults(run=bench_crawl)
+    bench.add_argument(
+        "--rounds", type=_count, default=CRAWL_ROUNDS, help=f"default {CRAWL_ROUNDS}"
+    )
+    bench.add_argument(
+        "--cells",
+        type=parse_crawl_cells,
+        default=CRAWL_CELLS,
+        help="some of plain20,tls138,scaling/1,scaling/2,scaling/3 (scaling: all three)",
+    )
+    bench.add_argument("--peers", action="store_true", help="Scrapy and Colly with TLS, too")
+    bench.add_argument(
+        "--profile", action="store_true", help="also where the CPU goes, with a crawl of its own"
+    )
+    bench.add_argument("--pages", type=_count, help="of each web, instead of the cell's own number")
     bench.add_argument("--out", type=Path, default=OUT, help="directory")
 
 

@@ -26,8 +26,8 @@ def facts() -> dict[str, str]:
         "go": _first_line([find_go() or "go", "version"]),
         "rust": _first_line(["rustc", "--version"]),
         "faktory (PyPI)": version("faktory"),
-        "faktory_worker_go": _pinned(PEERS / "go" / "go.mod", "faktory_worker_go "),
-        "faktory (Rust)": _pinned(PEERS / "rust" / "Cargo.toml", "faktory = "),
+        "faktory_worker_go": pinned(PEERS / "go" / "go.mod", "faktory_worker_go "),
+        "faktory (Rust)": pinned(PEERS / "rust" / "Cargo.toml", "faktory = "),
     }
 
 
@@ -60,7 +60,7 @@ def _first_line(command: list[str]) -> str:
     return done.stdout.partition("\n")[0]
 
 
-def _pinned(file: Path, before: str) -> str:
+def pinned(file: Path, before: str) -> str:
     """Return the version that follows `before` on its line, without quotes and the `=`."""
     for line in file.read_text().splitlines():
         if before in line:

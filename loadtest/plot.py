@@ -26,6 +26,8 @@ COLOURS = {
     "fastapi": "#c2571a",
     "asgi": "#1a9e96",
     "pushb": "#9a7d0a",
+    "scrapy": "#c2571a",
+    "colly": "#1a9e96",
 }
 INK, FAINT, GRID = "#1f2328", "#59636e", "#e4e7eb"
 STYLE = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"

@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
-# Names the file that the profile is written to, as JSON: seconds by what they were spent on.
+# Names the file that the profile is written to, as JSON: seconds by what they were spent on. Where
+# the mark stands in it, the process puts its pid: several may get the same name.
 FILE_VARIABLE = "LOADTEST_PROFILE"
+PID_MARK = "{pid}"
 # One that the worker has no use for.
 SIGNAL = signal.SIGRTMIN
 EVENT_LOOP = "uvloop and the kernel: sockets, timers"
@@ -72,4 +74,5 @@ class Profiler:
 
 
 if FILE_VARIABLE in os.environ:
-    signal.signal(SIGNAL, Profiler(Path(os.environ[FILE_VARIABLE])).toggle)
+    _name = os.environ[FILE_VARIABLE].replace(PID_MARK, str(os.getpid()))
+    signal.signal(SIGNAL, Profiler(Path(_name)).toggle)

@@ -4,7 +4,7 @@ Asked for every link of every page. What depends on the seeds is left to the sta
 knows them: the verdict names the host or domain that must be one of theirs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,7 +46,26 @@ class Scope:
         self._exclude = _globs("exclude", spec.exclude)
         self._excluded_name = exclusions.name_of_host
         self._excluded = exclusions.patterns or None
+        # A host of no seed is out, whatever else is said.
+        self.is_by_seeds = spec.within in ("hosts", "domains") and not (spec.hosts or spec.domains)
+        self._is_by_domain = spec.within == "domains"
         self._of_host = lru_cache(maxsize=HOSTS_REMEMBERED)(self._judge_host)
+
+    def may_be_in(self, host: str, seed_names: Container[str]) -> bool:
+        """The quick look, for a crawl that goes by its seeds: False only for hosts that are out.
+        Most links of a page lead to hosts that were never seen before."""
+        if host in seed_names:
+            return True
+        if self._is_by_domain:
+            while dot := host.find(".") + 1:
+                host = host[dot:]
+                if host in seed_names:
+                    return True
+        return False
+
+    def judge_host(self, host: str) -> Verdict:
+        """What holds for all URLs of a host: one that is in may still be judged by the rest."""
+        return self._of_host(host)
 
     def judge(self, url: Url, depth: int) -> Verdict:
         if depth > self._max_depth:

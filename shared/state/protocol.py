@@ -39,6 +39,9 @@ class ShardReader(Protocol):
 
     def errors(self, crawl: int) -> list[ErrorGroup]: ...
 
+    def seed_names(self, crawl: int, limit: int) -> list[str]:
+        """Hosts and domains of this shard that are in scope because a seed is."""
+
     def received_from(self, source: int) -> int:
         """All batches of links from that shard up to this number have arrived."""
 

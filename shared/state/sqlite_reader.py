@@ -66,6 +66,13 @@ class SqliteReader:
             )
         ]
 
+    def seed_names(self, crawl: int, limit: int) -> list[str]:
+        return self._database.listed(
+            "SELECT json_group_array(name) FROM"
+            " (SELECT name FROM seed_names WHERE crawl = ? LIMIT ?)",
+            (crawl, limit),
+        )
+
     def received_from(self, source: int) -> int:
         up_to = self._database.value("SELECT up_to FROM received WHERE source = ?", (source,))
         return int(up_to or 0)

@@ -24,7 +24,7 @@ FREE_PORTS = {
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[SyntheticWeb]:
-    with SyntheticWeb(WebSpec(hosts=8, pages=80)) as web:
+    with SyntheticWeb(WebSpec(hosts=8, pages=48)) as web:
         yield web
 
 
@@ -54,14 +54,14 @@ async def test_a_crawl_that_was_interrupted_goes_on_and_fetches_every_page_once(
         await eventually(lambda: web.counts().pages, 120, "no page was fetched")
         assert await first.interrupted() == 130, first.said
         assert "go on with: python -m cli crawl --state manyhands-data" in first.said
-    assert web.counts().pages < 80
+    assert web.counts().pages < 48
 
     ended = run_cli(tmp_path, *command, "--json", **web.worker_settings)
     assert ended.returncode == 0, ended.stderr
     assert b"going on with crawl 1" in ended.stderr
     summary = json.loads(ended.stdout)
     assert summary["state"] == "completed"
-    assert summary["urls"]["done"] == 80
+    assert summary["urls"]["done"] == 48
     assert summary["records"] == str(tmp_path / "pages.ndjson")
     assert records(tmp_path / "pages.ndjson") == sorted(web.perfect_crawl())
 

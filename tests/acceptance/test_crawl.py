@@ -1,5 +1,6 @@
 """Crawls of the synthetic web: every page once, politely, and an end that always comes."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from shared.crawl.spec import LimitSpec, ScopeSpec
 from shared.crawl.states import CrawlState
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawling
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -75,6 +77,75 @@ async def test_the_mixed_web_is_crawled_as_a_perfect_crawler_would(
     assert crawling.coverage().is_exact, str(crawling.coverage())
     verdict = crawling.verdict(0.1)
     assert verdict.is_polite, str(verdict)
+
+
+async def test_a_worker_that_is_stopped_gives_everything_up_and_another_goes_on(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=20, pages=400, latency_ms=20))
+    crawl = crawling.start()
+    first = start_worker(broker.url, **crawling.settings())
+    await crawling.has_pages(crawl, 40)
+
+    first.terminate()
+    assert await first.ended(30) == 0, first.stderr
+    assert crawling.counters(crawl)["claimed"] == 0
+    assert crawling.control.members() == []
+    start_worker(broker.url, **crawling.settings())
+    ended = await crawling.ended(crawl)
+
+    assert ended.state is CrawlState.COMPLETED
+    assert crawling.coverage().is_exact, str(crawling.coverage())
+    verdict = crawling.verdict(0.0)
+    assert verdict.is_polite, str(verdict)
+
+
+async def test_a_paused_crawl_stands_still_and_goes_on(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=20, pages=400, latency_ms=20))
+    crawl = crawling.start()
+    start_worker(broker.url, **crawling.settings())
+    await crawling.has_pages(crawl, 40)
+
+    crawling.control.change_state(crawl, {CrawlState.RUNNING}, CrawlState.PAUSED, 0.0)
+    await eventually(
+        lambda: not any(crawling.counters(crawl)[name] for name in ("claimed", "parsing")), 20
+    )
+    seen = crawling.web.counts().requests
+    assert crawling.counters(crawl)["queued"]
+    await asyncio.sleep(1)
+    assert crawling.web.counts().requests == seen
+    crawling.control.change_state(crawl, {CrawlState.PAUSED}, CrawlState.RUNNING, 0.0)
+    ended = await crawling.ended(crawl)
+
+    assert ended.state is CrawlState.COMPLETED
+    assert crawling.coverage().is_exact, str(crawling.coverage())
+
+
+async def test_a_cancelled_crawl_ends_with_what_was_in_flight(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=20, pages=400, latency_ms=20))
+    crawl = crawling.start(delay_s=0.5)
+    start_worker(broker.url, **crawling.settings())
+    await crawling.has_pages(crawl, 20)
+
+    crawling.control.change_state(
+        crawl,
+        {CrawlState.RUNNING},
+        CrawlState.STOPPING,
+        0.0,
+        reason="asked for",
+        ends_as=CrawlState.CANCELLED,
+    )
+    ended = await crawling.ended(crawl)
+
+    assert (ended.state, ended.reason) == (CrawlState.CANCELLED, "asked for")
+    counters = crawling.counters(crawl)
+    assert counters["cancelled"] > 0
+    assert counters["queued"] == counters["claimed"] == counters["parsing"] == 0
+    assert counters["pages"] == crawling.web.counts().pages
 
 
 async def test_a_crawl_ends_at_its_limit_of_pages(

@@ -95,7 +95,10 @@ async def test_owners_that_are_killed_again_and_again(
 async def test_a_broker_that_is_killed(start_worker: StartWorker, crawling: Crawling) -> None:
     with BrokerServer() as broker:
         crawl = crawling.start(delay_s=DELAY_S)
-        start_worker(broker.url, **crawling.settings(f"crawl:1x{SLOTS} parse:1x20"))
+        # A lease that is lost, because the machine is busy, would fetch pages again.
+        start_worker(
+            broker.url, **crawling.settings(f"crawl:1x{SLOTS} parse:1x20", CRAWL_LEASE_S="20")
+        )
         await crawling.has_pages(crawl, 20)
 
         broker.kill()

@@ -46,7 +46,7 @@ def get(web: SyntheticWeb, path: str, host: int = 0, name: str = "") -> bytes:
         f"GET {path} HTTP/1.1\r\nHost: {name or host_name(host)}:{port}\r\n"
         f"User-Agent: {AGENT}\r\nConnection: close\r\n\r\n"
     )
-    with socket.create_connection((host_address(host), int(port)), timeout=5) as connection:
+    with socket.create_connection((host_address(host), int(port)), timeout=20) as connection:
         connection.sendall(request.encode())
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
@@ -112,7 +112,7 @@ def test_another_seed_is_another_web(plain):
 
 async def test_its_dns_knows_its_hosts_and_no_other(plain):
     address, _, port = plain.dns_server.partition(":")
-    resolver = aiodns.DNSResolver(nameservers=[address], udp_port=int(port), timeout=2, tries=1)
+    resolver = aiodns.DNSResolver(nameservers=[address], udp_port=int(port), timeout=20, tries=1)
     try:
         known = await resolver.query_dns(host_name(7).upper(), "A")
         (record,) = known.answer
@@ -215,13 +215,13 @@ def test_a_drip_goes_on_until_the_visitor_leaves():
         for _ in range(2):
             get(web, "/", number_of(url))
         place = (host_address(number_of(url)), int(authority.partition(":")[2]))
-        with socket.create_connection(place, timeout=5) as connection:
+        with socket.create_connection(place, timeout=20) as connection:
             connection.sendall(f"GET /{path} HTTP/1.1\r\nHost: {authority}\r\n\r\n".encode())
             text = b""
             while not text.endswith(b"<p>..."):
                 text += connection.recv(4096)
             assert web.counts().requests == 2
-        assert wait_until(lambda: web.counts().requests == 3, 5)
+        assert wait_until(lambda: web.counts().requests == 3, 20)
         drip = web.ledger()[-1]
         assert (drip.url, drip.status) == (url, 0)
 
@@ -247,9 +247,11 @@ def test_its_certificates_are_those_of_its_own_authority():
         port = int(web.seeds[2].rpartition(":")[2].strip("/"))
         trust = ssl.create_default_context(cafile=str(web.ca_file))
         with (
-            socket.create_connection((host_address(2), port), timeout=5) as plain_connection,
+            socket.create_connection((host_address(2), port), timeout=20) as plain_connection,
             trust.wrap_socket(plain_connection, server_hostname=host_name(2)) as connection,
         ):
             connection.sendall(f"GET / HTTP/1.1\r\nHost: {host_name(2)}\r\n\r\n".encode())
             assert connection.recv(15) == b"HTTP/1.1 200 OK"
+        # A visit is written down when it is over.
+        assert wait_until(lambda: web.counts().requests == 1, 20)
         assert web.ledger()[0].url == web.seeds[2]

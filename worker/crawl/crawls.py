@@ -11,7 +11,8 @@ from shared.state.model import Crawl, DomainRule
 
 @dataclass(slots=True)
 class LiveCrawl:
-    """State: how many pages it may still fetch here without asking (None: as many as it likes)."""
+    """State: how many pages it may still fetch here without asking (None: as many as it likes), and
+    the hosts or domains of its seeds (None: too many to know, the store must be asked)."""
 
     id: int
     spec: CrawlSpec
@@ -19,6 +20,7 @@ class LiveCrawl:
     scope: Scope
     user_agent: str
     pages_left: int | None = None
+    seed_names: frozenset[str] | None = None
 
     @property
     def is_running(self) -> bool:

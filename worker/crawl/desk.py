@@ -18,7 +18,7 @@ from shared.state.protocol import ShardStore
 from shared.urls import Url, parse_url, registrable_domain, shard_of_domain
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
 from worker.crawl.figures import CrawlFigures
-from worker.crawl.links import Link, RecentKeys, SortedLinks, as_links, sort_links
+from worker.crawl.links import Link, LinkSorter, SortedLinks, as_links
 from worker.crawl.store_thread import StoreThread
 
 # How a URL ends; False when it had ended before.
@@ -28,7 +28,7 @@ Told = Callable[[int, Sequence[NewUrl]], None]
 
 
 class Desk:
-    """State: the keys that were last admitted. `owned` are the owner's open shards;
+    """State: what was last admitted. `owned` are the owner's open shards;
     `told_new` is told of what was admitted, `told_outgoing` when links wait for others."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Desk:
         self._figures = figures
         self._told_new = told_new
         self._told_outgoing = told_outgoing
-        self._recent = RecentKeys()
+        self._sorter = LinkSorter()
         self.shards = 1
         self.generation = 0
 
@@ -109,12 +109,11 @@ class Desk:
         """Of crawls that are known here. Gives back, by crawl and shard, those that belong to
         other shards: they were sorted for a number of shards that is no more."""
         misplaced: dict[int, dict[int, list[str]]] = {}
-        # Links to a seed's host that came before it were out of scope, and are not any more.
-        self._recent = RecentKeys()
+        self._sorter.seeds_came()
         for batch in batches:
             crawl = self._crawls.by_id[batch.crawl]
             links: list[Link] = [(url, 0, 0) for url in batch.urls]
-            by_shard = sort_links(crawl, links, self.shards, self._recent).by_shard
+            by_shard = self._sorted(crawl, links).by_shard
             urls = by_shard.pop(shard, [])
             for other, theirs in by_shard.items():
                 texts = [url.url for url in theirs]
@@ -125,7 +124,7 @@ class Desk:
         return misplaced
 
     def _sorted(self, crawl: LiveCrawl, links: Sequence[Link]) -> SortedLinks:
-        return sort_links(crawl, links, self.shards, self._recent)
+        return self._sorter.sort(crawl, links, self.shards)
 
     def _require(self, shard: int) -> int:
         if shard not in self._owned:
@@ -169,8 +168,19 @@ class Desk:
 
     def _admitted(self, shard: int, crawl: int, urls: Sequence[NewUrl]) -> None:
         if urls:
-            self._recent.add(crawl, [url.key for url in urls])
+            self._sorter.admitted(crawl, urls)
+            self._know_seeds(crawl, urls)
             self._told_new(shard, urls)
+
+    def _know_seeds(self, crawl: int, urls: Sequence[NewUrl]) -> None:
+        """At once here; other processes look at the store now and then."""
+        live = self._crawls.by_id.get(crawl)
+        if live is None or live.seed_names is None:
+            return
+        hosts = {parse_url(url.url).host for url in urls if url.depth == 0}
+        names = hosts | {registrable_domain(host) for host in hosts}
+        if not names <= live.seed_names:
+            live.seed_names |= names
 
 
 def _admit(

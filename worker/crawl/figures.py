@@ -21,8 +21,9 @@ LINKS = family("crawl_links_total", "counter", "Links found on parsed pages (edg
 STATE = family(
     "crawl_state",
     "gauge",
-    "Shards owned; slots, their pace by back-pressure, and how many are busy; domains in memory, ready or waiting for their "
-    "time; robots.txt asked for; answers on their way to broker and store",
+    "Shards owned; slots, their pace by back-pressure, and how many are busy; domains in memory, "
+    "ready or waiting for their time; robots.txt asked for; answers on their way to broker and "
+    "store",
     "figure",
 )
 FAMILIES = (FETCHES, FETCH_DURATION, BYTES, LINKS, STATE)

@@ -9,11 +9,11 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from shared.crawl.messages import crawl_queue
 from shared.crawl.scope import Scope
@@ -54,6 +54,8 @@ PROGRESS_S = 1.0
 CONTROL_LOOK_S = 0.5
 LOAD_S = 0.25
 SEED_BATCHES = 20
+MOST_SEED_NAMES = 100_000
+SEED_NAMES_LOOK_S = 10.0
 CANCELLED_AT_ONCE = 5_000
 READMIT_LOOK_S = 30.0
 # A page that has been in the parse stage for so long is lost there.
@@ -142,29 +144,41 @@ class Owner:
         self._looks_at_seeds = True
         self._granting: set[int] = set()
         self._is_stopping = False
+        self._closing = asyncio.Event()
+        self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled, after `stop`."""
+        """Until closed."""
         self._control = await self._in_thread(partial(open_control, self._directory))
-        await self._settle_layout()
         try:
-            await self._run_parts()
+            await self._settle_layout()
+            if self._closing.is_set():
+                return
+            async with asyncio.TaskGroup() as tasks:
+                renewing = tasks.create_task(self._renew(), name="crawl-renew")
+                parts = [tasks.create_task(work) for work in self._parts()]
+                await self._closing.wait()
+                for part in parts:
+                    part.cancel()
+                await asyncio.wait(parts)
+                # Leases are renewed for as long as there are any.
+                await self._give_everything_up()
+                renewing.cancel()
         finally:
             self._feed.is_open = False
+            self._ended.set()
 
-    async def _run_parts(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for work in (
-                self._renew(),
-                self._balance(),
-                self._watch_control(),
-                self._load(),
-                self._watch_arrivals(),
-                self._readmit(),
-                self._lead(),
-                self._outbox.run_pump(lambda: self.desk.generation, lambda: self.desk.shards),
-            ):
-                tasks.create_task(work)
+    def _parts(self) -> list[Coroutine[Any, Any, None]]:
+        return [
+            self._balance(),
+            self._watch_control(),
+            self._load(),
+            self._watch_arrivals(),
+            self._watch_seed_names(),
+            self._readmit(),
+            self._lead(),
+            self._outbox.run_pump(lambda: self.desk.generation, lambda: self.desk.shards),
+        ]
 
     async def stop_feeding(self) -> None:
         """Fetch nothing new, and wait for what is being fetched."""
@@ -175,15 +189,18 @@ class Owner:
 
     async def close(self) -> None:
         """Give everything up: another process may go on at once."""
-        self._is_stopping = True
-        await self._visits.robots.close()
-        for shard in list(self.shards.values()):
-            await self._release(shard)
+        self._closing.set()
+        await self._ended.wait()
         await self._store.stop()
         if self._control is not None:
             await self._in_thread(partial(self._control.leave, self.name))
             await self._in_thread(self._close_stores)
         self._thread.shutdown(wait=False)
+
+    async def _give_everything_up(self) -> None:
+        await self._visits.robots.close()
+        for shard in list(self.shards.values()):
+            await self._release(shard)
 
     async def ask(self, question: Callable[[ControlStore], Result]) -> Result:
         """The control store, in its thread."""
@@ -202,14 +219,13 @@ class Owner:
     async def _settle_layout(self) -> None:
         """Wait until the shards are as many as the settings say; the leader sees to that."""
         wanted = self._settings.shards
-        while True:
-            layout = await self.ask(lambda control: control.layout(wanted))
-            if layout.shards == wanted:
-                break
+        layout = await self.ask(lambda control: control.layout(wanted))
+        while layout.shards != wanted and not self._closing.is_set():
             if await self._leader.leads():
                 await self._leader.reshard(layout, wanted)
             else:
                 await asyncio.sleep(BALANCE_S)
+            layout = await self.ask(lambda control: control.layout(wanted))
         self.desk.shards = layout.shards
         self.desk.generation = layout.generation
         self._most_ever = layout.most_ever
@@ -364,6 +380,7 @@ class Owner:
                     self._looks_at_seeds = True  # again, when its set-up is done
         stopped = self._crawls.update(crawls, made)
         self._crawls.obey(await self.ask(lambda control: control.rules()))
+        await self._know_seeds()
         self._hosts.crawls_stopped(stopped)
         self._feed.wake()
         for number in list(self.shards):
@@ -372,6 +389,26 @@ class Owner:
         for crawl in crawls:
             if crawl.state is CrawlState.STOPPING and crawl.ends_as is CrawlState.CANCELLED:
                 await self._cancel(crawl.id)
+                # What is in flight may come back, and pages that are parsed bring links.
+                self._looks_at_seeds = True
+
+    async def _know_seeds(self) -> None:
+        """Which names are in scope by the seeds, if they are few enough to be known here."""
+        for crawl in list(self._crawls.by_id.values()):
+            if crawl.spec.scope.within in ("hosts", "domains") and crawl.is_running:
+                names = await self._in_thread(partial(self._read_seed_names, crawl.id))
+                if names is None or names != crawl.seed_names:
+                    crawl.seed_names = names
+
+    def _read_seed_names(self, crawl: int) -> frozenset[str] | None:
+        names: set[str] = set()
+        for number in range(self.desk.shards):
+            reader = self._reader(number)
+            if reader is not None:
+                names.update(reader.seed_names(crawl, MOST_SEED_NAMES + 1))
+            if len(names) > MOST_SEED_NAMES:
+                return None
+        return frozenset(names)
 
     def _make_live(self, crawl: Crawl) -> LiveCrawl | None:
         """None: the leader has not set it up yet."""
@@ -467,6 +504,12 @@ class Owner:
                 await self.ask(
                     lambda control, c=crawl.id, u=unused: control.return_pages(c, self.name, u)  # type: ignore[misc]
                 )
+
+    async def _watch_seed_names(self) -> None:
+        """What a seed redirects to in another process is a seed's, too."""
+        while True:
+            await asyncio.sleep(SEED_NAMES_LOOK_S)
+            await self._know_seeds()
 
     async def _watch_arrivals(self) -> None:
         while True:

@@ -35,6 +35,8 @@ class Http1Connection(asyncio.Protocol):
         # When the head was there, by the precise clock; 0 before.
         self.head_at = 0.0
         self.address = ""
+        # Whether the server, or what is between, ended it under an exchange.
+        self.was_lost = False
         # Outlives the transport: it has the session that the server gave us.
         self.tls: ssl.SSLObject | None = None
 
@@ -65,6 +67,7 @@ class Http1Connection(asyncio.Protocol):
         self.head_at = 0.0
         self._watch()
         if self._transport is None:
+            self.was_lost = True
             exchange.ended()
         else:
             self._transport.write(request)
@@ -106,6 +109,7 @@ class Http1Connection(asyncio.Protocol):
         self._forget_timer()
         if self._exchange is None:
             return
+        self.was_lost = True
         self._exchange.is_reusable = False
         if isinstance(error, OSError):
             self._exchange.fail(of_os_error(error))

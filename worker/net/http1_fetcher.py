@@ -88,8 +88,7 @@ class Http1Fetcher:
             exchange = await connection.send(request, wants_body, max_bytes, ends_at)
             if exchange.failure is None:
                 break
-            if phases.is_new_connection or exchange.has_begun or connection.is_open:
-                connection.close()
+            if phases.is_new_connection or exchange.has_begun or not connection.was_lost:
                 raise exchange.failure
             # It had been kept open, and the server closed it before it saw the request.
             connection = None

@@ -13,7 +13,7 @@ def shown(found: dict[str, object]) -> str:
 
 
 def test_queues_and_crawls_are_tables():
-    ended = {"id": 1, "state": "limit_reached", "reason": "limit: 5 pages", "ended_at": "x"}
+    ended = view("completed", pages=5) | {"reason": "every URL has come to its end"}
     text = shown(
         {
             "queues": [queue("crawl.01", 2, 1.5), queue("parse", 0)],
@@ -26,7 +26,7 @@ def test_queues_and_crawls_are_tables():
     assert ["2", "running", "1,200", "12.3", "34", "politeness:", "40"] in [
         line[:7] for line in lines
     ]
-    assert ["1", "limit", "reached", "–", "–", "–", "limit:", "5", "pages"] in lines
+    assert ["1", "completed", "5", "–", "0", "every", "URL"] in [line[:7] for line in lines]
 
 
 def test_an_api_without_crawls_says_so():

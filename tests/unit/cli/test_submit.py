@@ -78,6 +78,26 @@ async def test_arguments_are_wrapped_line_by_line_and_blank_lines_keep_their_pla
     assert orjson.loads(last) == {"jobtype": "fetch", "args": {"url": "https://b.example/"}}
 
 
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+async def test_files_that_were_joined_are_read_to_their_end(pack):
+    joined = pack(ARGUMENTS + b"\n") + pack(ARGUMENTS + b"\n")
+    order = sending(kind_of(joined), "fetch", None)
+    assert order.wrap is not None
+    pieces = in_pieces(joined, 10)
+    out = b"".join([piece async for piece in wrapped(pieces, order.wrap, order.unpacking)])
+    assert out.count(b"https://b.example/") == 2
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+async def test_a_file_that_is_cut_off_is_told(pack):
+    packed = pack(ARGUMENTS)
+    order = sending(Kind("gzip" if pack is gzip.compress else "zstd", NDJSON, True), "fetch", None)
+    assert order.wrap is not None
+    with pytest.raises(UsageError, match="cut off"):
+        async for _ in wrapped(in_pieces(packed[:-4], 10), order.wrap, order.unpacking):
+            pass
+
+
 async def test_packed_arguments_are_unpacked_for_that():
     order = sending(Kind("gzip", NDJSON, are_arguments=True), "fetch", None)
     assert "Content-Encoding" not in order.headers

@@ -1,7 +1,9 @@
 """An answer of HTTP/1, byte by byte: what is kept, where it is stopped, whether the connection is
 good for another."""
 
+import gc
 import gzip
+import weakref
 
 import pytest
 from hypothesis import given
@@ -44,6 +46,29 @@ def test_a_server_that_wants_to_close_is_taken_at_its_word():
 def test_bytes_behind_the_end_make_the_connection_useless():
     one = fed(PAGE + b"HTTP/1.1 200 OK\r\n")
     assert (one.body.data, one.is_reusable) == (b"hello", False)
+
+
+def test_bytes_that_come_after_the_end_make_it_useless_too():
+    one = fed(PAGE)
+    one.feed(b"more")
+    assert (one.body.data, one.is_reusable) == (b"hello", False)
+
+
+@pytest.mark.parametrize("answer", [PAGE, PAGE + b"more", b"garbage", HEAD + b"Upgrade: x\r\n\r\n"])
+def test_an_answer_that_is_done_leaves_nothing_to_the_garbage_collector(answer):
+    def wish(_status: int, _content_type: str) -> bool:
+        return True
+
+    kept = weakref.ref(wish)
+    gc.disable()
+    try:
+        one = Exchange(wish, 1000, lambda: None)
+        one.feed(answer)
+        one.ended()
+        del one, wish
+        assert kept() is None
+    finally:
+        gc.enable()
 
 
 def test_a_body_without_length_ends_with_the_connection():

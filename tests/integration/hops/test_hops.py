@@ -378,6 +378,18 @@ async def test_a_request_that_a_kept_connection_swallows_is_sent_once_more(
     assert site.connections == 2
 
 
+async def test_a_request_that_a_kept_connection_never_answers_is_a_time_out_and_not_sent_again(
+    site: LocalSite, make: Callable[..., Http1Fetcher]
+) -> None:
+    fetcher = make(first_byte_timeout_s=SHORT_S)
+    site.answers["*"] = sends(PAGE, then=silence)
+    await get(fetcher, site.url + "/")
+    with pytest.raises(TemporaryFetchError) as raised:
+        await get(fetcher, site.url + "/")
+    assert raised.value.reason == "time-out: first byte"
+    assert site.connections == 1
+
+
 async def test_a_new_connection_that_is_closed_unanswered_is_not_tried_again(
     site: LocalSite, fetcher: Http1Fetcher
 ) -> None:
@@ -493,15 +505,15 @@ FLOOD = b"".join(b"X-%d: %s\r\n" % (number, b"y" * 10_000) for number in range(5
     ("sent", "reason"),
     [
         (b"", "connection closed"),
-        (b"HTTP/1.1 200", "bad answer: not HTTP|connection closed"),
+        (b"HTTP/1.1 200", "bad answer: not HTTP"),
         (b"this is not HTTP\r\n\r\n", "bad answer: not HTTP"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "bad answer: not HTTP"),
         (bytes(range(256)) * 10, "bad answer: not HTTP"),
-        (HEAD, "bad answer: not HTTP|connection closed"),
-        (HEAD + b"Content-Length: 100\r\n\r\n", "bad answer: body cut short.*"),
-        (HEAD + b"Content-Length: 100\r\n\r\nhalf", "bad answer: body cut short.*"),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "bad answer: body cut short.*"),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "bad answer: .*"),
+        (HEAD, "bad answer: not HTTP"),
+        (HEAD + b"Content-Length: 100\r\n\r\n", "bad answer: body cut short"),
+        (HEAD + b"Content-Length: 100\r\n\r\nhalf", "bad answer: body cut short"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "bad answer: body cut short"),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "bad answer: malformed body"),
         (HEAD + b"Content-Length: -5\r\n\r\nx", "bad answer: not HTTP"),
         (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxy", "bad answer: not HTTP"),
         (HEAD + b"X: " + b"x" * 100_000 + b"\r\n\r\n", "headers too large"),
@@ -520,8 +532,7 @@ async def test_a_broken_answer_has_a_reason(
     site.answers["/"] = sends(sent)
     with pytest.raises(TemporaryFetchError) as raised:
         await get(fetcher, site.url + "/")
-    assert raised.value.reason
-    assert re.fullmatch(reason, raised.value.reason), raised.value.reason
+    assert raised.value.reason == reason
 
 
 async def test_headers_without_end_are_cut_off(site: LocalSite, fetcher: Http1Fetcher) -> None:
