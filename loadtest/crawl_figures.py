@@ -87,10 +87,12 @@ def steady_means(looks: Sequence[Look], from_s: float, until_s: float) -> tuple[
 
 
 def manners(verdict: Verdict, covered: Coverage) -> dict[str, float]:
+    """What was done twice, and two requests of a domain at a time, which is our own rule and
+    nobody else's, are counted apart from the other violations."""
     violations = sum(one.count for one in verdict.all_violations.values())
-    return {
-        "violations": violations - verdict.repeated.count,
-        "twice": verdict.repeated.count,
+    apart = {"twice": verdict.repeated.count, "two_of_domain": verdict.short_gaps.count}
+    return apart | {
+        "violations": violations - sum(apart.values()),
         "coverage": covered.fetched / covered.wanted,
         "unwanted": len(covered.unwanted),
     }

@@ -33,7 +33,7 @@ TIMES_SCRAPY = 5.0
 LEAST_TLS_PAGES_PER_CPU_S = 180.0
 LEAST_OF_LINEAR = 0.9
 PROFILE_ROWS = 15
-LIBRARY_ROWS = 10
+NATIVE_ROWS = 8
 PROFILE_KINDS = (PYTHON_PROFILE.kind, NATIVE_PROFILE.kind)
 
 
@@ -64,6 +64,7 @@ CRAWLED = (
     Figure("slots_busy", "slots in use", 1),
     Figure("hosts_ready", "ready hosts", 1),
     Figure("violations", "violations"),
+    Figure("two_of_domain", "two of a domain at a time"),
     Figure("coverage", "coverage %", 2, 0.01),
     Figure("twice", "fetched twice"),
 )
@@ -88,8 +89,9 @@ HOW = (
     "that is linked elsewhere, too. Every run has a web of its own, fresh, with the same pages. A "
     "crawler starts from the front pages of all hosts, obeys robots.txt, takes the links out of "
     "every page, follows those within the web, and fetches each page once; no delay, "
-    f"{CONCURRENCY} requests at a time, and not more than one of a host (Colly has no such limit). "
-    "The crawlers take turns within a round, in an order that rotates.",
+    f"{CONCURRENCY} requests at a time, and one at a time of a host; Colly cannot be told that, "
+    "and how far the others keep to it is in the column of violations. The crawlers take turns "
+    "within a round, in an order that rotates.",
     f"Ours is a broker and a worker service with `{PLAIN.stages}`, state and queues on disk, and "
     "no sink. Its CPU is that of all its processes, broker and supervisor included, also of those "
     "that ended, from the moment that the crawl is created to that at which it has ended; its "
@@ -101,9 +103,9 @@ HOW = (
     "be asked now and wait for a slot) are what our processes say of themselves, in the mean from "
     "10 % to 90 % of the pages.",
     "A run of ours counts only if the origin's ledger has every page of a perfect crawl exactly "
-    "once and no other, and no violation of politeness (two requests of a domain at a time, a page "
-    "before its host's robots.txt or against it, no contact in the user agent), and if the crawl "
-    "counts as many pages as the origin. The others must have fetched the same pages.",
+    "once and no other, and no violation of politeness (two requests of a host or a domain at a "
+    "time, a page before its host's robots.txt or against it, no contact in the user agent), and "
+    "if the crawl counts as many pages as the origin. The others must have fetched the same pages.",
 )
 SCALING_TEXT = (
     "The origin takes 500 ms for an answer. A web has 400 hosts and 2,500 pages for each process "
@@ -336,8 +338,8 @@ def _native_lines(report: CrawlReport) -> list[str]:
     for process, of_process in sorted(shares.items()):
         libraries = [item for item in of_process.items() if OF_LIBRARY not in item[0]]
         functions = [item for item in of_process.items() if OF_LIBRARY in item[0]]
-        lines += _share_lines(f"{process}, library", largest(libraries, LIBRARY_ROWS))
-        lines += _share_lines(f"{process}, native function", largest(functions, PROFILE_ROWS))
+        lines += _share_lines(f"{process}, library", largest(libraries, NATIVE_ROWS))
+        lines += _share_lines(f"{process}, native function", largest(functions, NATIVE_ROWS))
     return lines
 
 

@@ -1,0 +1,58 @@
+"""`bench-crawl` as a user runs it, with small webs: crawlers that are started, watched and ended."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from loadtest.crawl_cells import PYTHON_PROFILE, SCALING, SIDES
+from loadtest.crawl_measure import measure_crawl
+from loadtest.crawl_profiles import LOOKED_AT, by_process
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+
+async def bench_crawl(out: Path, cells: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "loadtest", "bench-crawl", "--rounds", "1"),
+        *("--cells", cells, "--pages", "100", "--out", str(out)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def test_all_crawl_the_same_web_and_what_it_costs_is_written_down(tmp_path):
+    code, said = await bench_crawl(tmp_path, "plain20")
+    assert code == 0, said
+    written = json.loads((tmp_path / "crawl.json").read_text())
+    runs = {run["side"]: run for run in written["runs"]}
+    assert set(runs) == set(SIDES)
+    for run in runs.values():
+        assert run["error"] is None
+        assert run["values"]["pages"] == 100
+        assert run["values"]["cpu_s"] > 0
+    values = runs["ours"]["values"]
+    roles = (values[f"us_{role}"] for role in ("broker", "supervisor", "crawl", "parse"))
+    assert sum(roles) == pytest.approx(values["cpu_s"] / 100 * 1e6)
+    assert "5 × Scrapy" in (tmp_path / "crawl.md").read_text()
+
+
+def test_two_processes_share_a_crawl():
+    run = measure_crawl(SCALING[1].with_pages(60), "ours", 1)
+    assert run.error is None
+    assert run.values["pages"] == 60
+
+
+def test_a_profile_names_functions_of_every_process():
+    run = measure_crawl(PYTHON_PROFILE.with_pages(100), "ours", 1)
+    assert run.error is None
+    shares = by_process(run.values)
+    assert set(shares) == set(LOOKED_AT)
+    assert all(sum(of_process.values()) == pytest.approx(1.0) for of_process in shares.values())
+    assert any(label.startswith("broker/manager.py ") for label in shares["broker"])
+    assert any(label.startswith("worker/crawl/") for label in shares["crawl"])
+    assert any(label.startswith("worker/html.py ") for label in shares["parse"])
