@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test demo prove loadtest bench-consumer bench-broker bench-ingest \
-	bench-network bench-worker lock clean
+	bench-network bench-worker bench-state bench-fetch bench-crawl lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ format: $(VENV)/.installed ## Format and sort imports
 test: check setup ## Everything: check, then the tests against real servers
 	$(PY) -m tests
 
-demo: $(VENV)/.installed ## Broker, API, worker and a small site: jobs in, pages out, live
+demo: $(VENV)/.installed ## Broker, API, workers and a made-up web: a whole crawl, live
 	@$(PY) -m cli demo
 
 prove: setup ## The long fault runs (some 10 minutes); results land in docs/proofs
@@ -53,6 +53,15 @@ bench-network: setup ## Our worker and Rust's from 0 to 200 ms away, on both ser
 
 bench-worker: setup ## Our worker from 1 to N processes and from 50 to 20,000 slots; table in docs/benchmarks
 	$(PY) -m loadtest bench-worker $(ARGS)
+
+bench-state: setup ## The crawls' state: admissions, claims, and millions of seen URLs; table in docs/benchmarks
+	$(PY) -m loadtest bench-state $(ARGS)
+
+bench-fetch: setup ## Our fetcher beside aiohttp, pyreqwest and httpx; table in docs/benchmarks
+	$(PY) -m loadtest bench-fetch $(ARGS)
+
+bench-crawl: setup ## A made-up web crawled by us, Scrapy and Colly; table in docs/benchmarks
+	$(PY) -m loadtest bench-crawl $(ARGS)
 
 loadtest: setup ## Locust against API, broker and worker; ends with a ledger of every job
 	$(PY) -m loadtest run $(ARGS)

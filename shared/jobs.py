@@ -195,7 +195,9 @@ def check_numbers(value: object, where: str, largest: int | None, depth: int = 0
         _check_number(value, where, largest)
     elif isinstance(value, Mapping | list | tuple):
         for item in value.values() if isinstance(value, Mapping) else value:
-            check_numbers(item, where, largest, depth + 1)
+            # Most are, and a call for each would cost more than all the rest.
+            if type(item) is not str:
+                check_numbers(item, where, largest, depth + 1)
 
 
 def _check_number(value: float, where: str, largest: int | None) -> None:

@@ -50,7 +50,9 @@ _CLEAN_RELATIVE = r"[A-Za-z0-9._~!$&'()*+,;=@/|\[\]-]"
 _CLEAN_QUERY = r"[A-Za-z0-9._~!$&'()*+,;=:@/|\[\]?{}^`-]"
 # Most URLs: canonical already, if their host is and their path has no dot segments.
 _CLEAN = re.compile(
-    r"(https?)://([a-z0-9.-]+)(?::([1-9][0-9]{0,4}))?"
+    # A name whose last label begins with a letter cannot be an address.
+    r"(https?)://(?:((?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62})|([0-9.]+))"
+    r"(?::([1-9][0-9]{0,4}))?"
     rf"(/{_CLEAN_PATH}*(?:{_HIGH}{_CLEAN_PATH}*)*)"
     rf"(?:\?(?:{_CLEAN_QUERY}|{_HIGH}){_CLEAN_QUERY}*(?:{_HIGH}{_CLEAN_QUERY}*)*)?"
 )
@@ -86,15 +88,21 @@ def parse_url(text: str) -> Url:
 def _parse_clean(text: str) -> Url | None:
     """The short way for what is canonical already; None for all else."""
     clean = _CLEAN.fullmatch(text)
-    if clean is None or len(text) > MAX_URL_LENGTH or "/." in clean[4]:
+    if clean is None or len(text) > MAX_URL_LENGTH:
         return None
-    scheme, host, port, _ = clean.groups()
-    default = DEFAULT_PORTS[scheme]
-    number = default if port is None else int(port)
-    if number > MAX_PORT or (number == default and port) or len(host) > MAX_HOST_LENGTH:
+    scheme, name, address, port, path = clean.groups()
+    number = default = DEFAULT_PORTS[scheme]
+    if port is not None:
+        number = int(port)
+        if number > MAX_PORT or number == default:
+            return None
+    if "/." in path:
         return None
-    checked, is_address = _checked_host(host)
-    return Url(text, scheme, host, number, is_address) if checked == host else None
+    if name is not None:
+        is_short = len(name) <= MAX_HOST_LENGTH
+        return Url(text, scheme, name, number, False) if is_short else None
+    checked, is_address = _checked_host(address)
+    return Url(text, scheme, address, number, is_address) if checked == address else None
 
 
 def _parse_any(text: str) -> Url:
