@@ -37,8 +37,10 @@ class Visited:
 
     @classmethod
     def of(cls, visits: Iterable[Visit]) -> "Visited":
-        """Raises RunError when there are too few to speak of a rate."""
-        pages = [visit for visit in visits if not visit.is_robots]
+        """A page that was fetched twice counts once, when it was first there. Raises RunError when
+        there are too few to speak of a rate."""
+        ended = sorted(visits, key=lambda visit: visit.ended_ns, reverse=True)
+        pages = list({visit.url: visit for visit in ended if not visit.is_robots}.values())
         ends = sorted(visit.ended_ns for visit in pages)
         first, last = (round(share * (len(ends) - 1)) for share in WINDOW)
         if last <= first or ends[first] == ends[last]:

@@ -89,9 +89,9 @@ HOW = (
     "that is linked elsewhere, too. Every run has a web of its own, fresh, with the same pages. A "
     "crawler starts from the front pages of all hosts, obeys robots.txt, takes the links out of "
     "every page, follows those within the web, and fetches each page once; no delay, "
-    f"{CONCURRENCY} requests at a time, and one at a time of a host; Colly cannot be told that, "
-    "and how far the others keep to it is in the column of violations. The crawlers take turns "
-    "within a round, in an order that rotates.",
+    f"{CONCURRENCY} requests at a time, and one at a time of a host. A limit of Colly's counts for "
+    "all hosts together, so it has the first alone; how far the others keep to the second is in "
+    "the column of violations. The crawlers take turns within a round, in an order that rotates.",
     f"Ours is a broker and a worker service with `{PLAIN.stages}`, state and queues on disk, and "
     "no sink. Its CPU is that of all its processes, broker and supervisor included, also of those "
     "that ended, from the moment that the crawl is created to that at which it has ended; its "

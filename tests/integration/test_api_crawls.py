@@ -424,7 +424,7 @@ def test_one_that_has_ended_takes_no_orders(
     http: httpx.Client, control: ControlStore, crawl: int
 ) -> None:
     control.change_state(
-        crawl, [CrawlState.STARTING], CrawlState.COMPLETED, time.time(), reason="all is done"
+        crawl, [CrawlState.STARTING], CrawlState.LIMIT_REACHED, time.time(), reason="limit: 1 page"
     )
     orders: list[Callable[[], httpx.Response]] = [
         lambda: http.post(f"/crawls/{crawl}/pause"),
@@ -436,7 +436,7 @@ def test_one_that_has_ended_takes_no_orders(
     ]
     for order in orders:
         response = order()
-        assert (response.status_code, response.json()["state"]) == (409, "completed")
+        assert (response.status_code, response.json()["state"]) == (409, "limit_reached")
     assert http.get(f"/crawls/{crawl}").json()["limited_by"] == "it has ended"
 
 
@@ -513,10 +513,10 @@ def test_metrics_count_the_crawls_of_each_state(
     assert set(before) == set(CrawlState)
     other = http.post("/crawls", json=crawl_of()).json()["id"]
     control.change_state(other, [CrawlState.STARTING], CrawlState.FAILED, time.time())
-    control.change_state(crawl, [CrawlState.STARTING], CrawlState.COMPLETED, time.time())
+    control.change_state(crawl, [CrawlState.STARTING], CrawlState.LIMIT_REACHED, time.time())
     after = states()
     assert after["failed"] == before["failed"] + 1
-    assert after["completed"] == before["completed"] + 1
+    assert after["limit_reached"] == before["limit_reached"] + 1
     assert after["starting"] == before["starting"] - 1
     assert states() == after
 

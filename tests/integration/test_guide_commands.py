@@ -20,8 +20,8 @@ COMMANDS = [command for page in PAGES for command in doc_commands.commands(page)
 SERVICES = [command for command in COMMANDS if command.is_service]
 # `make` installs and tests everything: its targets are run by CI, test_demo.py and by hand.
 MAKES = [command for command in COMMANDS if command.text.startswith("make ")]
-# They change this machine, or start a server that these tests have already.
-NOT_HERE = ("sysctl -w", "python -m devservers")
+# They change this machine, start a server that these tests have already, or go out into the web.
+NOT_HERE = ("sysctl -w", "python -m devservers", "python -m cli crawl https://")
 OTHERS = [
     command
     for command in COMMANDS
@@ -32,8 +32,12 @@ OTHERS = [
 
 
 @pytest.fixture(scope="module")
-def api(broker_process: BrokerServer) -> Iterator[ApiServer]:
-    with ApiServer(broker_process) as api:
+def api(
+    broker_process: BrokerServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ApiServer]:
+    """With crawls, as `python -m cli up` starts it."""
+    settings = {"CRAWL_STATE": str(tmp_path_factory.mktemp("crawls"))}
+    with ApiServer(broker_process, settings=settings) as api:
         yield api
 
 

@@ -155,7 +155,7 @@ class Desk:
                     store.send(to, crawl, payload)
                 store.count(crawl, links.counts)
 
-        await self._store.change(shard, finish)
+        await self._store.change_some_time(shard, finish)
         self._admitted(shard, crawl, mine)
         if outgoing:
             self._told_outgoing()

@@ -50,7 +50,7 @@ class Settling:
     async def _told(self, shard: OwnedShard, change: Callable[[ShardStore], None]) -> None:
         shard.in_flight += 1
         try:
-            await self._store.change(shard.number, change)
+            await self._store.change_some_time(shard.number, change)
         except Exception as error:
             self._store_failed(shard, error)
         finally:

@@ -1,7 +1,7 @@
 """The shard stores of this process, in a thread of their own.
 
 Changes that come within a few milliseconds share one transaction per shard: a commit costs more
-than most changes.
+than most changes. Those that nobody waits for wait until something else of their shard goes.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ from shared.state.model import LeaseLost
 from shared.state.protocol import ShardStore
 
 GATHER_S = 0.005
+# What nobody waits for; a crash loses so much of it, and it is done again.
+PATIENCE_S = 0.05
 
 Result = TypeVar("Result")
 
@@ -33,6 +35,7 @@ class StoreThread:
         self._loop = asyncio.get_running_loop()
         self._stores: dict[int, ShardStore] = {}
         self._gathered: list[_Change] = []
+        self._patient: dict[int, list[_Change]] = {}
         self._queue: SimpleQueue[list[_Change] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="crawl-store", daemon=True)
         self._thread.start()
@@ -41,6 +44,16 @@ class StoreThread:
         """Call it with the shard's store, in a transaction. Raises LeaseLost when the shard is no
         longer open here, or has another owner by now."""
         return self._add(_Change(shard, call, self._loop.create_future()))
+
+    def change_some_time(
+        self, shard: int, call: Callable[[ShardStore], Result]
+    ) -> asyncio.Future[Result]:
+        """As `change`, with the next change of that shard, or soon if there is none."""
+        change = _Change(shard, call, self._loop.create_future())
+        if not self._patient:
+            self._loop.call_later(PATIENCE_S, self._lose_patience)
+        self._patient.setdefault(shard, []).append(change)
+        return change.future
 
     async def open(self, shard: int, make: Callable[[], ShardStore]) -> None:
         def opened() -> None:
@@ -70,9 +83,25 @@ class StoreThread:
         self._gathered.append(change)
         return change.future
 
+    def _lose_patience(self) -> None:
+        """All of them go; those that came later go a little sooner than they would have to."""
+        patient, self._patient = self._patient, {}
+        for changes in patient.values():
+            for change in changes:
+                self._add(change)
+
     def _hand_over(self) -> None:
-        self._queue.put(self._gathered)
-        self._gathered = []
+        gathered, self._gathered = self._gathered, []
+        shards = {change.shard for change in gathered}
+        # Where a shard is opened or closed, nothing may be left behind.
+        going = (
+            list(self._patient)
+            if None in shards
+            else [shard for shard in self._patient if shard in shards]
+        )
+        # First what is older.
+        early = [change for shard in going for change in self._patient.pop(shard)]
+        self._queue.put(early + gathered)
 
     # In the thread
 

@@ -257,9 +257,16 @@ class WorkingSet:
         except Exception as error:
             self._store_failed(shard, error)
             return
-        if loaded is not None:
+        if loaded is None:
+            return
+        if shard.domains.get(name) is domain:
             self._take_in(shard, loaded)
             self._wake()
+            return
+        # Given up meanwhile: what the store said of its time is older than what it is told now.
+        for claims in loaded.claims.values():
+            for url in claims.urls:
+                self._settling.settle(shard, endings.put_off(url))
 
     def _take_in(self, shard: OwnedShard, loaded: LoadedDomain) -> None:
         stored = loaded.domain

@@ -66,6 +66,11 @@ def test_robots_txt_is_no_page():
     assert Visited.of([robots, *pages]) == Visited.of(pages)
 
 
+def test_a_page_that_is_fetched_twice_counts_once():
+    pages = [visit(number, number + 1, path=f"/{number}") for number in range(10)]
+    assert Visited.of([*pages, visit(300, 301, path="/3")]) == Visited.of(pages)
+
+
 def test_answers_at_the_same_time_are_counted_together():
     twice = [visit(0, 10, path="/a"), visit(0, 9, path="/b"), visit(5, 10, path="/c")]
     assert Visited.of(twice).at_once == pytest.approx(2.4)
