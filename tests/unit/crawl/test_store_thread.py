@@ -1,0 +1,128 @@
+"""Changes of shard stores from the event loop: together, in order, and all or nothing."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
+
+import pytest
+
+from shared.state.model import LeaseLost
+from shared.state.protocol import ShardStore
+from worker.crawl.store_thread import StoreThread
+
+
+class RecordingStore:
+    """State: what happened, in order."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+        self.is_lost = False
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        if self.is_lost:
+            raise LeaseLost("another has it")
+        self.log.append("begin")
+        yield
+        self.log.append("commit")
+
+    def close(self) -> None:
+        self.log.append("close")
+
+
+@pytest.fixture
+def log() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def stored(log: list[str]) -> RecordingStore:
+    return RecordingStore(log)
+
+
+@pytest.fixture
+async def thread(stored: RecordingStore) -> AsyncIterator[StoreThread]:
+    thread = StoreThread()
+    await thread.open(7, lambda: cast("ShardStore", stored))
+    yield thread
+    await thread.stop()
+
+
+def note(text: str) -> Any:
+    def noted(store: Any) -> str:
+        store.log.append(text)
+        return text
+
+    return noted
+
+
+async def test_changes_that_come_together_share_a_transaction(
+    thread: StoreThread, log: list[str]
+) -> None:
+    results = await asyncio.gather(thread.change(7, note("a")), thread.change(7, note("b")))
+
+    assert list(results) == ["a", "b"]
+    assert log == ["begin", "a", "b", "commit"]
+
+
+async def test_what_nobody_waits_for_goes_first_with_the_next_change(
+    thread: StoreThread, log: list[str]
+) -> None:
+    patient = thread.change_some_time(7, note("patient"))
+    await thread.change(7, note("urgent"))
+
+    assert await patient == "patient"
+    assert log == ["begin", "patient", "urgent", "commit"]
+
+
+async def test_what_nobody_waits_for_goes_by_itself_in_the_end(
+    thread: StoreThread, log: list[str]
+) -> None:
+    assert await thread.change_some_time(7, note("patient")) == "patient"
+    assert log == ["begin", "patient", "commit"]
+
+
+async def test_nothing_is_left_behind_when_a_shard_is_closed(
+    thread: StoreThread, log: list[str]
+) -> None:
+    patient = thread.change_some_time(7, note("patient"))
+    await thread.close(7)
+
+    assert await patient == "patient"
+    assert log == ["begin", "patient", "commit", "close"]
+
+
+async def test_a_shard_that_is_not_open_here_is_lost(thread: StoreThread) -> None:
+    with pytest.raises(LeaseLost, match="shard 8"):
+        await thread.change(8, note("a"))
+
+
+async def test_a_lost_lease_fails_all_changes_of_that_shard_and_no_other(
+    thread: StoreThread, stored: RecordingStore
+) -> None:
+    other_log: list[str] = []
+    await thread.open(8, lambda: cast("ShardStore", RecordingStore(other_log)))
+    stored.is_lost = True
+
+    lost = [thread.change(7, note("a")), thread.change(7, note("b"))]
+    kept = thread.change(8, note("c"))
+
+    assert await kept == "c"
+    for change in lost:
+        with pytest.raises(LeaseLost):
+            await change
+
+
+async def test_a_change_that_fails_takes_those_of_its_transaction_with_it(
+    thread: StoreThread, log: list[str]
+) -> None:
+    def fails(_store: Any) -> None:
+        raise OSError("no space left")
+
+    first, second = thread.change(7, note("a")), thread.change(7, fails)
+
+    for change in (first, second):
+        with pytest.raises(OSError, match="no space"):
+            await cast("asyncio.Future[Any]", change)
+    assert "commit" not in log
