@@ -66,7 +66,7 @@ def assert_hosts_noticed_nothing(crawling: Crawling) -> None:
 
 
 async def assert_completes(crawling: Crawling, crawl: int, in_flight_at_faults: int) -> None:
-    ended = await crawling.ended(crawl, 120)
+    ended = await crawling.ended(crawl, 400)
 
     assert ended.state is CrawlState.COMPLETED, ended
     assert crawling.coverage().is_exact, str(crawling.coverage())
