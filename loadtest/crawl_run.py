@@ -27,7 +27,7 @@ from shared.settings import CrawlSettings
 from shared.settings.names import VARIABLE_PREFIXES
 from shared.state.directory import open_control, open_reader
 from shared.state.protocol import ControlStore
-from shared.urls import parse_url, registrable_domain, shard_of_domain
+from shared.urls import shard_of_url
 
 CONTACT = "bench@example.org"
 HANDLERS = "worker.handlers.crawl,worker.handlers.parse"
@@ -105,8 +105,7 @@ class CrawlService:
         crawl, _ = self.control.create_crawl(spec, time.time(), None, b"")
         by_shard: dict[int, list[str]] = {}
         for url in web.seeds:
-            domain = registrable_domain(parse_url(url).host)
-            by_shard.setdefault(shard_of_domain(domain, self.shards), []).append(url)
+            by_shard.setdefault(shard_of_url(url, self.shards), []).append(url)
         self.control.add_seeds(crawl.id, by_shard)
         self.control.all_seeds_added(crawl.id)
         return crawl.id

@@ -229,6 +229,11 @@ def shard_of_domain(domain: str, shards: int) -> int:
     return int.from_bytes(digest) % shards
 
 
+def shard_of_url(url: str, shards: int) -> int:
+    """That of its domain. Raises InvalidUrl."""
+    return shard_of_domain(registrable_domain(parse_url(url).host), shards)
+
+
 def shard_number(shard: int, shards: int) -> str:
     """As it stands in the names of queues: as many digits as the last one has, at least two."""
     digits = max(2, len(str(shards - 1)))

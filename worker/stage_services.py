@@ -9,6 +9,9 @@ from shared.jobs import Job
 from shared.settings import Settings
 from worker.link import Family
 
+# Returns when the server has all of them.
+Push = Callable[[Sequence[Job]], Awaitable[None]]
+
 
 class StageService(Protocol):
     """All methods are called in the event loop's thread."""
@@ -35,7 +38,7 @@ class StageNeeds:
 
     settings: Settings
     slots: int
-    push: Callable[[Sequence[Job]], Awaitable[None]]
+    push: Push
     set_queues: Callable[[Sequence[str]], None]
 
 

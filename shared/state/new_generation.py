@@ -14,10 +14,9 @@ from shared.crawl.states import UrlState
 from shared.state import sqlite_links
 from shared.state.database import make_file
 from shared.state.model import STATE_COUNTERS
-from shared.state.resplit import shard_of_url
 from shared.state.schema import SHARD
 from shared.state.tally import Errors, add_errors
-from shared.urls import registrable_domain, shard_of_domain
+from shared.urls import registrable_domain, shard_of_domain, shard_of_url
 
 CACHES_BYTES = 128 * 1024 * 1024
 LEAST_CACHE_BYTES = 256 * 1024

@@ -8,12 +8,7 @@ from collections import defaultdict
 import orjson
 
 from shared.state.database import Database
-from shared.urls import parse_url, registrable_domain, shard_of_domain
-
-
-def shard_of_url(url: str, shards: int) -> int:
-    """Of a canonical URL."""
-    return shard_of_domain(registrable_domain(parse_url(url).host), shards)
+from shared.urls import shard_of_domain, shard_of_url
 
 
 def seeds(database: Database, shards: int) -> None:

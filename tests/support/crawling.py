@@ -12,7 +12,7 @@ from shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
 from shared.crawl.states import CrawlState
 from shared.state.directory import open_control, open_reader
 from shared.state.model import Crawl
-from shared.urls import parse_url, registrable_domain, shard_of_domain
+from shared.urls import shard_of_url
 from tests.support.waiting import eventually
 
 CONTACT = "crawler@example.org"
@@ -63,8 +63,7 @@ class Crawling:
         crawl, _ = self.control.create_crawl(spec, time.time(), None, b"")
         by_shard: dict[int, list[str]] = {}
         for url in seeds or self.web.seeds:
-            domain = registrable_domain(parse_url(url).host)
-            by_shard.setdefault(shard_of_domain(domain, self.shards), []).append(url)
+            by_shard.setdefault(shard_of_url(url, self.shards), []).append(url)
         self.control.add_seeds(crawl.id, by_shard)
         self.control.all_seeds_added(crawl.id)
         return crawl.id

@@ -13,7 +13,7 @@ from shared.crawl.states import UrlState
 from shared.state.directory import open_control, open_shard
 from shared.state.model import NewUrl, Settled, StoredRobots
 from shared.state.sqlite_shard import SqliteShard
-from shared.urls import parse_url, registrable_domain, shard_of_domain
+from shared.urls import parse_url, shard_of_domain, shard_of_url
 
 NOW = 1_700_000_000.0
 CRAWLS = (1, 2)
@@ -75,7 +75,7 @@ def _fill_shard(
                 ]
                 store.settle(settled, NOW + 1)
     links = [[f"http://www.{domain}/linked", 3, 1] for domain in DOMAINS]
-    links = [link for link in links if _shard(str(link[0]), shards) == other]
+    links = [link for link in links if shard_of_url(str(link[0]), shards) == other]
     with store.transaction():
         for link in links:
             store.send(other, 1, orjson.dumps([link]))
@@ -102,9 +102,9 @@ def content(directory: Path) -> dict[str, Any]:
                 for batch in store.outgoing({}, 10_000):
                     links += [(batch.target, link) for link in orjson.loads(batch.payload)]
             seeds = [url for batch in control.seeds(shard, 1000) for url in batch.urls]
-            assert all(_shard(url, layout.shards) == shard for url in seeds)
+            assert all(shard_of_url(url, layout.shards) == shard for url in seeds)
             found["seeds"] |= dict.fromkeys(seeds)
-    assert all(_shard(link[0], layout.shards) == target for target, link in links)
+    assert all(shard_of_url(link[0], layout.shards) == target for target, link in links)
     found["links"] = sorted(link for _, link in links)
     # Grows with every takeover, and with every batch that is divided.
     found["counters"] = {
@@ -119,7 +119,7 @@ def _read_shard(store: SqliteShard, shard: int, shards: int, found: dict[str, An
     for crawl in CRAWLS:
         for state in UrlState:
             for row in store.urls(crawl, state, 0, 100_000):
-                assert _shard(row.url, shards) == shard
+                assert shard_of_url(row.url, shards) == shard
                 assert (crawl, row.url) not in found["urls"]
                 found["urls"][crawl, row.url] = (
                     *(row.state, row.depth, row.status, row.reason, row.attempts),
@@ -138,7 +138,3 @@ def _read_shard(store: SqliteShard, shard: int, shards: int, found: dict[str, An
                 claimed = store.claim(origin.id, 1, NOW + 100, 1000)
                 found["order"][origin.origin] = [one.url for one in claimed]
         raise InterruptedError
-
-
-def _shard(url: str, shards: int) -> int:
-    return shard_of_domain(registrable_domain(parse_url(url).host), shards)

@@ -47,9 +47,9 @@ WORKER_LAYERS = (
         *("crawl.robots_source", "crawl.robots_tags"),
     ),
     ("net.http1_connection", "html"),
-    ("net.http1_fetcher", "pages", "families"),
+    ("net.http1_fetcher", "pages", "families", "stage_services"),
     (
-        *("stage_services", "crawl.figures", "crawl.tasks", "crawl.crawls", "crawl.endings"),
+        *("crawl.figures", "crawl.tasks", "crawl.crawls", "crawl.endings"),
         *("crawl.leases", "crawl.loading", "crawl.pages", "crawl.progress", "crawl.store_thread"),
         "crawl.hosts",
     ),

@@ -15,7 +15,7 @@ from shared.crawl.messages import LinksMessage, ParsedMessage
 from shared.crawl.states import UrlState
 from shared.state.model import ClaimedUrl, LeaseLost, NewUrl, SeedBatch, Settled
 from shared.state.protocol import ShardStore
-from shared.urls import Url, parse_url, registrable_domain, shard_of_domain
+from shared.urls import Url, parse_url, registrable_domain, shard_of_url
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
 from worker.crawl.figures import CrawlFigures
 from worker.crawl.links import Link, LinkSorter, SortedLinks, as_links
@@ -51,7 +51,7 @@ class Desk:
         self.generation = 0
 
     def shard_of(self, url: str) -> int:
-        return shard_of_domain(registrable_domain(parse_url(url).host), self.shards)
+        return shard_of_url(url, self.shards)
 
     async def parsed(self, message: ParsedMessage) -> None:
         """Raises LeaseLost when the page's shard is not owned here."""

@@ -15,7 +15,7 @@ from shared.logs import get_logger
 from shared.settings import CrawlSettings
 from shared.state.model import Crawl, Layout
 from shared.state.protocol import ControlStore
-from shared.urls import parse_url, registrable_domain, shard_of_domain
+from shared.urls import parse_url, shard_of_url
 from worker.crawl.progress import Totals, limit_reached, why_failed
 
 Result = TypeVar("Result")
@@ -196,12 +196,11 @@ def _seeds_by_shard(lines: Iterable[str], shards: int) -> tuple[dict[int, list[s
         if not text or text.startswith("#"):
             continue
         try:
-            url = parse_url(text)
+            url = parse_url(text).text
         except InvalidUrl:
             bad += 1
             continue
-        shard = shard_of_domain(registrable_domain(url.host), shards)
-        by_shard.setdefault(shard, []).append(url.text)
+        by_shard.setdefault(shard_of_url(url, shards), []).append(url)
     return by_shard, bad
 
 

@@ -15,6 +15,7 @@ from shared.logs import get_logger
 from shared.state.model import LeaseLost, Outgoing
 from shared.state.protocol import ShardStore
 from worker.crawl.store_thread import StoreThread
+from worker.stage_services import Push
 
 PUMP_S = 0.1
 ARRIVED_LOOK_S = 0.5
@@ -24,13 +25,10 @@ MOST_BATCHES = 500
 # Of one message, so that it fits into a line of the broker's protocol.
 MOST_LINKS = 5_000
 
-Push = Callable[[Sequence[Job]], Awaitable[None]]
-ReadReceived = Callable[[int, int], int]
-
 
 class Outbox:
     """State: up to which number each shard's batches were pushed to which target, and since when
-    the target owes news of them. `owned` and `read_received(target, source)` are the owner's."""
+    the target owes news of them. `owned` are the owner's shards."""
 
     def __init__(self, store: StoreThread, push: Push, owned: Callable[[], Sequence[int]]) -> None:
         self._loop = asyncio.get_running_loop()

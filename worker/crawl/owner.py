@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,6 @@ from shared.crawl.messages import crawl_queue
 from shared.crawl.scope import Scope
 from shared.crawl.states import CrawlState
 from shared.errors import ManyhandsError
-from shared.jobs import Job
 from shared.logs import get_logger
 from shared.settings import CrawlSettings, FetchSettings
 from shared.state.directory import open_control, open_reader, open_shard
@@ -44,6 +43,7 @@ from worker.crawl.visits import ROBOTS_CACHE_BYTES, Visits
 from worker.crawl.working_set import LEAVE_LOOK_S, WorkingSet
 from worker.link import Family
 from worker.net.fetcher import HopFetcher
+from worker.stage_services import Push
 
 Result = TypeVar("Result")
 
@@ -75,7 +75,7 @@ class Owner:
         fetcher: HopFetcher,
         *,
         slots: int,
-        push: Callable[[Sequence[Job]], Awaitable[None]],
+        push: Push,
         set_queues: Callable[[Sequence[str]], None],
     ) -> None:
         assert settings.state is not None
@@ -141,6 +141,9 @@ class Owner:
         )
         self._leader = Leader(self.name, settings, self.ask, self._counters, self._change_shards)
         self._seen_version = -1
+        # How many shards the log was told of, and how many there ever were.
+        self._said_shards = -1
+        self._most_ever = 0
         self._looks_at_seeds = True
         self._granting: set[int] = set()
         self._is_stopping = False
@@ -291,9 +294,6 @@ class Owner:
         if len(self.shards) != self._said_shards:
             self._said_shards = len(self.shards)
             self._log.info("owns shards", owned=len(self.shards), of=count)
-
-    _said_shards = -1
-    _most_ever = 0
 
     async def _claim(self, number: int) -> None:
         lease_s = self._settings.lease_s

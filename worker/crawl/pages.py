@@ -1,16 +1,14 @@
 """Fetched pages on their way to the parse stage: many in one push."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
 
 from shared.jobs import Job
+from worker.stage_services import Push
 
 GATHER_S = 0.01
 MOST_JOBS = 200
 # Of one push, roughly: a broker takes lines of some megabytes.
 MOST_BYTES = 4 * 1024 * 1024
-
-Push = Callable[[Sequence[Job]], Awaitable[None]]
 
 
 class PagePusher:
