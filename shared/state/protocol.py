@@ -84,6 +84,9 @@ class ShardStore(ShardReader, Protocol):
     def take_domain(self, name: str) -> StoredDomain | None:
         """That domain, whether it was taken before or not: after new URLs were admitted to it."""
 
+    def taken_domains(self) -> list[StoredDomain]:
+        """Those that were not given up, as far as they have URLs waiting."""
+
     def keep_domain(self, domain_id: int, next_at: float, delay_s: float) -> None:
         """Remember its time and its delay; it stays taken."""
 

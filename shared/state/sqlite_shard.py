@@ -146,6 +146,14 @@ class SqliteShard(SqliteReader):
         )
         return found[0] if found else None
 
+    def taken_domains(self) -> list[StoredDomain]:
+        self._write_tally()
+        return self._with_origins(
+            self._database.rows(
+                "SELECT id, name, next_at, delay_s FROM domains WHERE taken <> 0 AND queued > 0", ()
+            )
+        )
+
     def keep_domain(self, domain_id: int, next_at: float, delay_s: float) -> None:
         self._tally.domains[domain_id] = (next_at, delay_s, True)
 

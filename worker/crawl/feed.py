@@ -98,9 +98,9 @@ class Feed:
         )
 
     def _begin(self, origin: Origin, now: float) -> None:
-        domain = origin.domain
-        domain.in_flight += 1
-        shard = domain.shard
+        origin.in_flight += 1
+        origin.domain.in_flight += 1
+        shard = origin.domain.shard
         if shard.is_leaving or not self._visits.rights.hold(shard.number, shard.epoch):
             self._hosts.ready.block(origin.handle, now + LEASE_AGAIN_S)
             self._hosts.request_ended(origin, None)

@@ -21,8 +21,14 @@ class Origin:
     domain: "Domain"
     state: OriginState
     urls: deque[ClaimedUrl] = field(default_factory=deque)
+    in_flight: int = 0
     is_claiming: bool = False
+    # Something was queued while a claim was under way, which may not have seen it.
     has_news: bool = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self.urls or self.in_flight or self.is_claiming)
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +52,8 @@ class OwnedShard:
     epoch: int
     domains: dict[str, Domain] = field(default_factory=dict)
     in_flight: int = 0
+    # Domains that seemed forgotten at the last look.
+    suspects: set[str] = field(default_factory=set)
     # Nothing new is begun: it is about to be given up.
     is_leaving: bool = False
     is_loading: bool = False

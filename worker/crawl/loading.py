@@ -11,6 +11,9 @@ from shared.state.protocol import ShardStore
 AHEAD_S = 1.0
 # One that has nothing for the crawls that run is looked at again after this.
 NOTHING_FOR_S = 1.0
+# What is due within this waits in memory; the rest in the store, where a domain is looked at again
+# after as long, as other hosts of it may be due sooner.
+SOON_S = 30.0
 
 
 class Claims(NamedTuple):
@@ -43,10 +46,13 @@ def load_due(
     loaded = []
     for domain in store.take_domains(now + AHEAD_S, domains):
         found = _claims(store, domain, crawls, now, urls_each)
-        if found:
+        due = [now if one.urls else one.due_at or now for one in found.values()]
+        due_at = min(due, default=None)
+        if due_at is not None and due_at <= now + SOON_S:
             loaded.append(LoadedDomain(domain, found))
-        else:
-            store.put_domain(domain.id, max(domain.next_at, now + NOTHING_FOR_S), domain.delay_s)
+            continue
+        again_s = NOTHING_FOR_S if due_at is None else min(SOON_S, due_at - now)
+        store.put_domain(domain.id, max(domain.next_at, now + again_s), domain.delay_s)
     return loaded
 
 

@@ -97,7 +97,7 @@ class Owner:
         self._outbox = Outbox(self._store, push, lambda: list(self.shards))
         self._background = Tasks()
         self._figures = CrawlFigures()
-        self._settling = Settling(self._store, self._background, self._store_failed)
+        self._settling = Settling(self._store, self._store_failed)
         self._hosts = WorkingSet(
             self._store,
             self._crawls,
@@ -520,7 +520,10 @@ class Owner:
         while True:
             await asyncio.sleep(READMIT_LOOK_S)
             now = time.time()
-            for number in list(self.shards):
+            for number, shard in list(self.shards.items()):
+                forgotten = await self._hosts.look_for_forgotten(shard)
+                if forgotten:
+                    self._log.info("URLs waited that nothing knew of", domains=forgotten)
                 try:
                     again = await self._store.change(
                         number,

@@ -174,6 +174,9 @@ class Ready:
             held.next_at = until
             self._place(held)
 
+    def has_origin(self, origin_id: int) -> bool:
+        return origin_id in self._origins
+
     def remove_origin(self, origin_id: int) -> None:
         """Its domain stays, with its time, until it is dropped."""
         origin = self._origins.pop(origin_id, None)

@@ -35,6 +35,8 @@ class StoreThread:
         self._loop = asyncio.get_running_loop()
         self._stores: dict[int, ShardStore] = {}
         self._gathered: list[_Change] = []
+        # The shards whose changes are gathered; those of the others may wait longer.
+        self._going: set[int] = set()
         self._patient: dict[int, list[_Change]] = {}
         self._queue: SimpleQueue[list[_Change] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="crawl-store", daemon=True)
@@ -50,9 +52,12 @@ class StoreThread:
     ) -> asyncio.Future[Result]:
         """As `change`, with the next change of that shard, or soon if there is none."""
         change = _Change(shard, call, self._loop.create_future())
-        if not self._patient:
-            self._loop.call_later(PATIENCE_S, self._lose_patience)
-        self._patient.setdefault(shard, []).append(change)
+        if shard in self._going:
+            self._gathered.append(change)
+        else:
+            if not self._patient:
+                self._loop.call_later(PATIENCE_S, self._lose_patience)
+            self._patient.setdefault(shard, []).append(change)
         return change.future
 
     async def open(self, shard: int, make: Callable[[], ShardStore]) -> None:
@@ -78,30 +83,35 @@ class StoreThread:
         await asyncio.to_thread(self._thread.join)
 
     def _add(self, change: _Change) -> "asyncio.Future[Any]":
+        """Behind everything that was asked of its shard before; where a shard is opened or closed,
+        of all shards."""
         if not self._gathered:
             self._loop.call_later(GATHER_S, self._hand_over)
+        if change.shard is None:
+            for shard in list(self._patient):
+                self._go(shard)
+        elif change.shard not in self._going:
+            self._go(change.shard)
         self._gathered.append(change)
         return change.future
 
+    def _go(self, shard: int) -> None:
+        self._going.add(shard)
+        self._gathered += self._patient.pop(shard, ())
+
     def _lose_patience(self) -> None:
         """All of them go; those that came later go a little sooner than they would have to."""
-        patient, self._patient = self._patient, {}
-        for changes in patient.values():
-            for change in changes:
-                self._add(change)
+        if not self._patient:
+            return
+        if not self._gathered:
+            self._loop.call_later(GATHER_S, self._hand_over)
+        for shard in list(self._patient):
+            self._go(shard)
 
     def _hand_over(self) -> None:
-        gathered, self._gathered = self._gathered, []
-        shards = {change.shard for change in gathered}
-        # Where a shard is opened or closed, nothing may be left behind.
-        going = (
-            list(self._patient)
-            if None in shards
-            else [shard for shard in self._patient if shard in shards]
-        )
-        # First what is older.
-        early = [change for shard in going for change in self._patient.pop(shard)]
-        self._queue.put(early + gathered)
+        self._queue.put(self._gathered)
+        self._gathered = []
+        self._going.clear()
 
     # In the thread
 

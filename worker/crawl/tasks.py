@@ -12,15 +12,15 @@ class Tasks:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[asyncio.Task[object]] = set()
         self._log = get_logger("crawl")
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
         task = self._loop.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._ended)
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _ended(self, task: "asyncio.Task[object]") -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._log.error("a mistake of ours in a crawl", exc_info=error)

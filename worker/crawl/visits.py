@@ -112,13 +112,13 @@ class Visits:
         self.unsettled += 1
         try:
             if isinstance(result, FetchError):
-                self._failed(shard, claimed, crawl, result)
+                await self._failed(origin, claimed, crawl, result)
             elif result is not None:
                 await self._answered(origin, claimed, crawl, result, sent_at)
             else:
                 # If the lease is only late, it is tried again; if it is lost, the store says so.
                 _give_back_page(crawl)
-                self.settling.settle(shard, endings.put_off(claimed))
+                await self._settle(origin, endings.put_off(claimed))
         except LeaseLost:
             pass  # what became of it the next owner finds out
         except Exception as error:
@@ -155,15 +155,22 @@ class Visits:
         elif result is not None:
             self.figures.fetched("error", took_s)
 
-    def _failed(
-        self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl, error: FetchError
+    async def _settle(self, origin: Origin, settled: Settled) -> None:
+        """Until the store has it: what it does not have is fetched again after a crash, and counts
+        as in flight so long."""
+        await self.settling.settle(origin.domain.shard, settled)
+        if settled.state is UrlState.QUEUED:
+            self.hosts.queued_again(origin)
+
+    async def _failed(
+        self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, error: FetchError
     ) -> None:
         _give_back_page(crawl)
         if isinstance(error, PermanentFetchError):
             settled = endings.ended(claimed, UrlState.FAILED, error.reason)
         else:
             settled = endings.try_again(claimed, error.reason, time.time(), self.retry_s)
-        self.settling.settle(shard, settled)
+        await self._settle(origin, settled)
 
     async def _answered(
         self,
@@ -177,8 +184,8 @@ class Visits:
         status, retry_after = answer.status, answer.retry_after
         if origin.state.answered(status, retry_after, sent_at, now, random.random()):
             _give_back_page(crawl)
-            self.settling.settle(shard, endings.put_off(claimed, f"http {status}: host put off"))
             self.hosts.block(origin, origin.state.blocked_until)
+            await self._settle(origin, endings.put_off(claimed, f"http {status}: host put off"))
             return
         ending = endings.judge(claimed, answer, now, self.retry_s)
         if isinstance(ending, endings.Redirect):
@@ -187,16 +194,17 @@ class Visits:
         elif ending is not None:
             if ending.state is UrlState.QUEUED:
                 _give_back_page(crawl)
-            self.settling.settle(shard, ending)
+            await self._settle(origin, ending)
         else:
-            await self._hand_to_parse(shard, claimed, crawl, answer)
+            await self._hand_to_parse(origin, claimed, crawl, answer)
 
     async def _hand_to_parse(
-        self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer
+        self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer
     ) -> None:
         """First the broker has the page, then the store says so: a crash between the two fetches
         it again."""
-        await self.pages.push(self._parse_job(shard, claimed, crawl, answer), len(answer.body))
+        job = self._parse_job(origin.domain.shard, claimed, crawl, answer)
+        await self.pages.push(job, len(answer.body))
         parsing = Settled(
             claimed.id,
             UrlState.PARSING,
@@ -204,7 +212,7 @@ class Visits:
             size=len(answer.body),
             attempts=claimed.attempts,
         )
-        self.settling.settle(shard, parsing)
+        await self._settle(origin, parsing)
 
     def _parse_job(
         self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 
-from shared.state.model import NewUrl
+from shared.state.model import NewUrl, StoredDomain
 from shared.state.protocol import ShardStore
 from worker.crawl import endings
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
 from worker.crawl.hosts import Domain, Origin, OwnedShard
-from worker.crawl.loading import Claims, LoadedDomain, claim, load_due, load_one
+from worker.crawl.loading import SOON_S, Claims, LoadedDomain, claim, load_due, load_one
 from worker.crawl.politeness import OriginState
 from worker.crawl.ready import Ready
 from worker.crawl.settling import Settling, StoreFailed
@@ -25,8 +25,6 @@ DOMAINS_AT_ONCE = 500
 CLAIM_FOR_S = 2.0
 FEWEST_CLAIMED = 2
 MOST_CLAIMED = 32
-# An origin that may not be asked for longer than this leaves the memory.
-LONG_BLOCK_S = 30.0
 LEAVE_LOOK_S = 0.02
 
 
@@ -136,14 +134,21 @@ class WorkingSet:
                 is_other = True
             elif (origin := domain.origins.get(url.origin)) is None:
                 unknown.add(url.domain)
-            elif not origin.urls:
-                # A claim that is under way may have been made before these came.
-                origin.has_news = origin.is_claiming
+            elif origin.is_claiming or not origin.urls:
                 self.refill(origin)
         for name in unknown:
             self._tasks.spawn(self._load_one(shard, name))
         if is_other and not shard.is_loading:
             self._tasks.spawn(self.load(shard))
+
+    def queued_again(self, origin: Origin) -> None:
+        """One of its URLs is back in the store, for now or for later."""
+        domain = origin.domain
+        if origin.handle in self.origins:
+            if origin.is_claiming or not origin.urls:
+                self.refill(origin)
+        elif domain.shard.domains.get(domain.name) is domain:
+            self._tasks.spawn(self._load_one(domain.shard, domain.name))
 
     def crawls_stopped(self, stopped: Iterable[int]) -> None:
         """URLs of crawls that no longer run go back to where they came from."""
@@ -161,6 +166,7 @@ class WorkingSet:
     def request_ended(self, origin: Origin, delay_s: float | None) -> None:
         """`delay_s` is None when there was no request after all."""
         domain = origin.domain
+        origin.in_flight -= 1
         domain.in_flight -= 1
         if delay_s is not None:
             self._keep_delay(domain, delay_s)
@@ -189,7 +195,7 @@ class WorkingSet:
         self._settling.tell(shard, lambda store: store.keep_origin(origin.id, until, notes))
         if origin.handle not in self.origins:
             return
-        if until - time.time() > LONG_BLOCK_S:
+        if until - time.time() > SOON_S:
             for url in origin.urls:
                 self._settling.settle(shard, endings.put_off(url))
             origin.urls.clear()
@@ -198,9 +204,46 @@ class WorkingSet:
             self.ready.block(origin.handle, self._loop_time(until))
 
     def refill(self, origin: Origin) -> None:
-        if not origin.is_claiming and origin.handle in self.origins:
+        if origin.is_claiming:
+            origin.has_news = True
+        elif origin.handle in self.origins:
             origin.is_claiming = True
+            origin.has_news = False
             self._tasks.spawn(self._claim_more(origin))
+
+    async def look_for_forgotten(self, shard: OwnedShard) -> int:
+        """Domains that are taken and have URLs waiting that nothing here knows of, twice in a row.
+        They are taken in again; returned is for how many of them that was needed."""
+        try:
+            taken = await self._store.change(shard.number, lambda store: store.taken_domains())
+        except Exception as error:
+            self._store_failed(shard, error)
+            return 0
+        suspects = {stored.name for stored in taken if self._seems_forgotten(shard, stored)}
+        forgotten, shard.suspects = suspects & shard.suspects, suspects
+        found = 0
+        for stored in taken:
+            if stored.name not in forgotten:
+                continue
+            if stored.name in shard.domains:
+                found += await self._load_one(shard, stored.name)
+            else:
+                self._settling.tell(shard, partial(_put_back, stored=stored))
+                found += 1
+        return found
+
+    def _seems_forgotten(self, shard: OwnedShard, stored: StoredDomain) -> bool:
+        domain = shard.domains.get(stored.name)
+        if domain is None:
+            return True
+        for each in stored.origins:
+            origin = domain.origins.get(each.origin)
+            is_known = origin is not None and (
+                self.ready.has_origin(origin.handle) or not origin.is_idle
+            )
+            if not is_known and each.ready_at <= time.time():
+                return True
+        return False
 
     def a_crawl_of(self, origin: Origin) -> LiveCrawl | None:
         for url in origin.urls:
@@ -236,15 +279,16 @@ class WorkingSet:
         elif origin.has_news:
             origin.has_news = False
             self.refill(origin)
-        elif not origin.domain.in_flight:
+        elif not origin.in_flight:
             # Else the page that is under way may bring more, and its end looks again.
             self._drop_origin(origin, claims.due_at)
 
-    async def _load_one(self, shard: OwnedShard, name: str) -> None:
+    async def _load_one(self, shard: OwnedShard, name: str) -> bool:
+        """Whether there was something to fetch."""
         domain = shard.domains.get(name)
         crawls = self._crawls.running
         if domain is None or not crawls:
-            return
+            return False
         call = partial(
             load_one,
             name=name,
@@ -256,17 +300,20 @@ class WorkingSet:
             loaded = await self._store.change(shard.number, call)
         except Exception as error:
             self._store_failed(shard, error)
-            return
+            return False
         if loaded is None:
-            return
+            return False
         if shard.domains.get(name) is domain:
             self._take_in(shard, loaded)
             self._wake()
-            return
-        # Given up meanwhile: what the store said of its time is older than what it is told now.
+            return any(claims.urls for claims in loaded.claims.values())
+        # Given up meanwhile.
         for claims in loaded.claims.values():
             for url in claims.urls:
                 self._settling.settle(shard, endings.put_off(url))
+        if name not in shard.domains:
+            self._put_domain(domain, 0.0)
+        return False
 
     def _take_in(self, shard: OwnedShard, loaded: LoadedDomain) -> None:
         stored = loaded.domain
@@ -279,7 +326,7 @@ class WorkingSet:
             shard.domains[stored.name] = domain
         for each in stored.origins:
             claims = loaded.claims.get(each.id)
-            if claims is None:
+            if claims is None or not (claims.urls or _is_soon(claims.due_at)):
                 continue
             origin = domain.origins.get(each.origin)
             if origin is None:
@@ -316,6 +363,10 @@ class WorkingSet:
             return
         del domain.shard.domains[domain.name]
         self.ready.drop_domain(domain.name)
+        # Other hosts of it may get URLs before then.
+        self._put_domain(domain, min(due_at, time.time() + SOON_S))
+
+    def _put_domain(self, domain: Domain, due_at: float) -> None:
         next_at, delay_s = max(self._wall(domain.next_at), due_at), domain.delay_s
         self._settling.tell(
             domain.shard, lambda store: store.put_domain(domain.id, next_at, delay_s)
@@ -343,4 +394,8 @@ def _claims_of(domain: Domain) -> int:
 
 
 def _is_soon(due_at: float | None) -> bool:
-    return due_at is not None and due_at - time.time() <= LONG_BLOCK_S
+    return due_at is not None and due_at - time.time() <= SOON_S
+
+
+def _put_back(store: ShardStore, stored: StoredDomain) -> None:
+    store.put_domain(stored.id, stored.next_at, stored.delay_s)
