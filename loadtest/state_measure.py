@@ -169,8 +169,7 @@ def _settle(store: SqliteShard, part: list[ClaimedUrl]) -> None:
 
 def _parsed(store: SqliteShard, part: list[ClaimedUrl]) -> None:
     with store.transaction():
-        for one in part:
-            store.parsed(CRAWL, one.key, 1.0)
+        store.parsed(CRAWL, [one.key for one in part], 1.0)
 
 
 def _takeover_ms(directory: Path) -> float:

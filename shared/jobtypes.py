@@ -9,7 +9,6 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from shared.crawl.messages import PageOfCrawl
 from shared.jobs import DEFAULT_QUEUE, DEFAULT_RESERVE_FOR_S, DEFAULT_RETRY
 from shared.urls import FETCH_QUEUE, parse_url, shard_queue
 
@@ -45,7 +44,7 @@ class FetchArguments(Arguments):
 
 
 class ParseArguments(Arguments):
-    """Parse a page that `fetch` or a crawl has got. `body` is base64 of zstd."""
+    """Parse a page that `fetch` has got. `body` is base64 of zstd."""
 
     url: str
     final_url: str
@@ -54,12 +53,6 @@ class ParseArguments(Arguments):
     body: str
     is_truncated: bool
     fetched_at: str
-    crawl: PageOfCrawl | None = None
-
-    def to_list(self) -> list[Any]:
-        """A page without a crawl as it always was, for workers that know no crawls."""
-        *page, crawl = super().to_list()
-        return page if crawl is None else [*page, crawl.model_dump()]
 
 
 @dataclass(slots=True, frozen=True)

@@ -1,8 +1,7 @@
-"""A page that was fetched → the `parse` job that carries it. Pure."""
+"""A page that was fetched → what carries it to the parse stage. Pure."""
 
 from datetime import datetime
 
-from shared.crawl.messages import PageOfCrawl
 from shared.jobs import Job, rfc3339
 from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, ParseArguments
 from worker.bodies import pack
@@ -21,20 +20,19 @@ def parse_job(
     fetched_at: datetime,
     truncate_bytes: int,
     fetch_id: str,
-    crawl: PageOfCrawl | None = None,
 ) -> Job:
     """An error page is recorded, but nothing of it is parsed; nor is what is not HTML."""
     is_parsed = status < 400 and is_html(content_type)
     kind = JOB_TYPES["parse"]
+    packed, is_cut = pack_page(body if is_parsed else b"", truncate_bytes)
     arguments = ParseArguments(
         url=url,
         final_url=final_url,
         status=status,
         content_type=content_type,
-        body=pack(body[:truncate_bytes] if is_parsed else b""),
-        is_truncated=is_truncated or (is_parsed and len(body) > truncate_bytes),
+        body=packed,
+        is_truncated=is_truncated or is_cut,
         fetched_at=rfc3339(fetched_at),
-        crawl=crawl,
     )
     return Job(
         jobtype=kind.name,
@@ -44,3 +42,8 @@ def parse_job(
         retry=kind.retry,
         reserve_for=kind.reserve_for_s,
     )
+
+
+def pack_page(body: bytes, truncate_bytes: int) -> tuple[str, bool]:
+    """As much of it as is parsed, and whether that is less than all."""
+    return pack(body[:truncate_bytes]), len(body) > truncate_bytes

@@ -1,8 +1,10 @@
 """What the parts of a crawl tell each other through the broker. Pure.
 
-All of it goes to the queue of a shard, `crawl.07`, and is read by the owner of that shard.
+`parse_pages` takes fetched pages to the parse stage. All else goes to the queue of a shard,
+`crawl.07`, and is read by the owner of that shard.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
@@ -12,10 +14,11 @@ from shared.urls import shard_number
 
 CRAWL_QUEUE = "crawl"
 ALL_CRAWL_QUEUES = f"{CRAWL_QUEUE}.*"
+PARSE_PAGES = "parse_pages"
 PARSED = "parsed"
 LINKS = "links"
 RETRY = 25
-# Both are done in milliseconds.
+# All are done in milliseconds.
 RESERVE_FOR_S = 120
 
 
@@ -26,21 +29,36 @@ class Message(BaseModel):
         return list(self.__dict__.values())
 
 
-class PageOfCrawl(Message):
-    """What a parse job carries of the crawl that its page belongs to: enough to answer. `key` is
-    hexadecimal; `queue` is the one that the answer goes to."""
+class FetchedPage(NamedTuple):
+    """A page of a crawl. `visit` names this fetch of it, and its record; `key` is hexadecimal;
+    `robots_tag` is the header X-Robots-Tag of the answer; `body` as worker.bodies packs it."""
 
+    visit: str
     crawl: int
     key: str
-    queue: str
+    url: str
     depth: int
-    obeys_nofollow: bool
-    # The header X-Robots-Tag of the answer.
+    status: int
+    content_type: str
     robots_tag: str
+    obeys_nofollow: bool
+    is_truncated: bool
+    fetched_at: str
+    body: str
 
 
-class ParsedMessage(Message):
-    """A page was parsed; `links` are canonical URLs, each once. `error` is why there are none."""
+class PagesMessage(Message):
+    """Pages that one process has fetched; what is found in them goes to the queue `answer_to`."""
+
+    answer_to: str
+    pages: list[FetchedPage]
+
+    def to_list(self) -> list[Any]:
+        return [self.answer_to, _plain(self.pages)]
+
+
+class ParsedPage(NamedTuple):
+    """`links` are canonical URLs, each once. `error` is why there are none."""
 
     crawl: int
     key: str
@@ -48,6 +66,15 @@ class ParsedMessage(Message):
     depth: int
     links: list[str]
     error: str
+
+
+class ParsedMessage(Message):
+    """Pages that were parsed, most of them of the shard whose queue it is in."""
+
+    pages: list[ParsedPage]
+
+    def to_list(self) -> list[Any]:
+        return [_plain(self.pages)]
 
 
 class LinksBatch(NamedTuple):
@@ -67,8 +94,12 @@ class LinksMessage(Message):
     batches: list[LinksBatch]
 
     def to_list(self) -> list[Any]:
-        # Plain lists: a job's arguments are JSON, which knows no tuples with names.
-        return [self.generation, self.target, [list(batch) for batch in self.batches]]
+        return [self.generation, self.target, _plain(self.batches)]
+
+
+def _plain(tuples: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
+    """A job's arguments are JSON, which knows no tuples with names."""
+    return [list(one) for one in tuples]
 
 
 def crawl_queue(shard: int, shards: int) -> str:
@@ -77,6 +108,10 @@ def crawl_queue(shard: int, shards: int) -> str:
 
 def crawl_queues(shards: int) -> list[str]:
     return [crawl_queue(shard, shards) for shard in range(shards)]
+
+
+def pages_job(message: PagesMessage, queue: str, jid: str) -> Job:
+    return _job(PARSE_PAGES, message, queue, jid)
 
 
 def parsed_job(message: ParsedMessage, queue: str, jid: str) -> Job:

@@ -105,8 +105,8 @@ class ShardStore(ShardReader, Protocol):
         """Of rows that are CLAIMED by this epoch; others are left as they are. Final states add
         to `pages` and `bytes` if they have a status that is no redirect, and PARSING does."""
 
-    def parsed(self, crawl: int, key: bytes, now: float) -> bool:
-        """PARSING or CLAIMED becomes DONE; False when it was in neither."""
+    def parsed(self, crawl: int, keys: Sequence[bytes], now: float) -> list[int]:
+        """PARSING or CLAIMED becomes DONE; the places of those that were in one of these."""
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         """Queue again what has been PARSING since before then, with one more attempt; fail it

@@ -10,6 +10,7 @@ from shared.state import sqlite_links, sqlite_robots
 from shared.state.admission import Admission
 from shared.state.database import Database, to_json
 from shared.state.model import (
+    KEY_BYTES,
     STATE_COUNTERS,
     Admitted,
     ClaimedUrl,
@@ -51,9 +52,16 @@ _DUE_AT = (
     f"SELECT not_before FROM urls WHERE crawl = ? AND origin = ? AND {IS_QUEUED}"
     " ORDER BY not_before LIMIT 1"
 )
-_OF_KEY = (
-    "SELECT urls.id, urls.state, urls.origin FROM seen JOIN urls ON urls.id = seen.url"
-    " WHERE seen.crawl = ? AND seen.key = ?"
+# Keys cannot stand in JSON: they come as one long value, and the list says which of them.
+_OF_KEYS = (
+    "SELECT json_group_array(json_array(wanted.value, urls.id, urls.state, urls.origin))"
+    " FROM json_each(?1) AS wanted CROSS JOIN seen CROSS JOIN urls"
+    f" WHERE seen.crawl = ?2 AND seen.key = substr(?3, wanted.value * {KEY_BYTES} + 1, {KEY_BYTES})"
+    " AND urls.id = seen.url"
+)
+_DONE = (
+    f"UPDATE urls SET state = {UrlState.DONE:d}, updated_at = ?"
+    " WHERE id IN (SELECT value FROM json_each(?))"
 )
 _LOST_IN_PARSING = (
     "SELECT json_group_array(json_array(id, origin, attempts, url)) FROM"
@@ -196,19 +204,22 @@ class SqliteShard(SqliteReader):
         if changed:
             self._database.run(_SETTLE, (to_json(changed), now))
 
-    def parsed(self, crawl: int, key: bytes, now: float) -> bool:
-        found = self._database.row(_OF_KEY, (crawl, key))
-        if found is None or found[1] not in (UrlState.PARSING, UrlState.CLAIMED):
-            return False
-        number, state, origin = found
-        self._database.run(
-            "UPDATE urls SET state = ?, updated_at = ? WHERE id = ?",
-            (int(UrlState.DONE), now, number),
-        )
-        self._tally.move(crawl, origin, UrlState(state), UrlState.DONE)
-        if state == UrlState.CLAIMED:
-            self._tally.count(crawl, "pages", 1)
-        return True
+    def parsed(self, crawl: int, keys: Sequence[bytes], now: float) -> list[int]:
+        if any(len(key) != KEY_BYTES for key in keys):
+            raise ValueError(f"a key has {KEY_BYTES} bytes")
+        wanted = to_json(list(range(len(keys))))
+        found = self._database.listed(_OF_KEYS, (wanted, crawl, b"".join(keys)))
+        done: dict[int, int] = {}
+        for place, number, state, origin in found:
+            if state not in (UrlState.PARSING, UrlState.CLAIMED) or number in done:
+                continue
+            done[number] = place
+            self._tally.move(crawl, origin, UrlState(state), UrlState.DONE)
+            if state == UrlState.CLAIMED:
+                self._tally.count(crawl, "pages", 1)
+        if done:
+            self._database.run(_DONE, (now, to_json(list(done))))
+        return list(done.values())
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         changed = 0

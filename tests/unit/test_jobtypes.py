@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.crawl.messages import PageOfCrawl
 from shared.jobs import MAX_RESERVE_FOR_S, check_queue_name
 from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, FetchArguments, ParseArguments
 from shared.urls import shard_queue, shard_queues
@@ -79,19 +78,6 @@ def test_arguments_are_a_list_in_declared_order_whatever_order_they_are_given_in
         url="a",
     )
     assert given.to_list() == ["a", "b", 3, "d", "e", True, "g"]
-    page = PageOfCrawl(
-        crawl=1, key="ab", queue="crawl.01", depth=2, obeys_nofollow=True, robots_tag=""
-    )
-    of_crawl = given.model_copy(update={"crawl": page})
-    assert of_crawl.to_list() == [*given.to_list(), page.model_dump()]
-
-
-def test_a_page_of_a_crawl_is_checked_as_such():
-    fields = {"url": "a", "final_url": "b", "status": 3, "content_type": "d", "body": "e"}
-    fields |= {"is_truncated": True, "fetched_at": "g"}
-    assert ParseArguments.model_validate(fields).crawl is None
-    with pytest.raises(ValidationError, match=r"crawl\.queue"):
-        ParseArguments.model_validate(fields | {"crawl": {"crawl": 1, "key": "ab"}})
 
 
 @pytest.mark.parametrize("name", JOB_TYPES)

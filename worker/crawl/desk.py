@@ -7,11 +7,12 @@ at any point repeats work and loses none.
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import orjson
 
-from shared.crawl.messages import LinksMessage, ParsedMessage
+from shared.crawl.messages import LinksMessage, ParsedPage
 from shared.crawl.states import UrlState
 from shared.state.model import ClaimedUrl, LeaseLost, NewUrl, SeedBatch, Settled
 from shared.state.protocol import ShardStore
@@ -21,10 +22,22 @@ from worker.crawl.figures import CrawlFigures
 from worker.crawl.links import Link, LinkSorter, SortedLinks, as_links
 from worker.crawl.store_thread import StoreThread
 
-# How a URL ends; False when it had ended before.
-End = Callable[[ShardStore, float], bool]
+# Of one message to another shard.
+LINKS_OF_BATCH = 1000
+
+# Ends URLs; which of them had not ended before, by their place.
+End = Callable[[ShardStore, float], Iterable[int]]
 # The shard, and the URLs that may be new there.
 Told = Callable[[int, Sequence[NewUrl]], None]
+
+
+class Ending(NamedTuple):
+    """URLs of one crawl and one shard, and the links of each, that must be safe when it ends."""
+
+    shard: int
+    crawl: int
+    links: list[SortedLinks]
+    end: End
 
 
 class Desk:
@@ -53,19 +66,28 @@ class Desk:
     def shard_of(self, url: str) -> int:
         return shard_of_url(url, self.shards)
 
-    async def parsed(self, message: ParsedMessage) -> None:
-        """Raises LeaseLost when the page's shard is not owned here."""
-        shard = self._require(self.shard_of(message.url))
-        crawl = self._crawls.by_id.get(message.crawl)
-        links = SortedLinks()
-        self._figures.links += len(message.links)
-        if crawl is not None:
-            below = message.depth + 1
-            links = self._sorted(crawl, [(link, below, 0) for link in message.links])
-        key = bytes.fromhex(message.key)
-        await self._end_with_links(
-            shard, message.crawl, links, lambda store, now: store.parsed(message.crawl, key, now)
-        )
+    async def parsed(self, pages: Sequence[ParsedPage]) -> list[ParsedPage]:
+        """Gives back those that could not be ended: their shard is not owned here (any more)."""
+        elsewhere = []
+        together: dict[tuple[int, int], list[ParsedPage]] = {}
+        for page in pages:
+            shard = self.shard_of(page.url)
+            if shard in self._owned:
+                together.setdefault((shard, page.crawl), []).append(page)
+            else:
+                elsewhere.append(page)
+        endings = [self._parsed(*place, mine) for place, mine in together.items()]
+        try:
+            await self._admit_local(endings)
+        except LeaseLost:
+            return list(pages)
+        ended = await asyncio.gather(*map(self._finish, endings), return_exceptions=True)
+        for mine, result in zip(together.values(), ended, strict=True):
+            if isinstance(result, LeaseLost):
+                elsewhere += mine
+            elif isinstance(result, BaseException):
+                raise result
+        return elsewhere
 
     async def redirected(
         self, shard: int, crawl: LiveCrawl, claimed: ClaimedUrl, target: Url, status: int
@@ -74,11 +96,13 @@ class Desk:
         links = self._sorted(crawl, [(target.text, claimed.depth, claimed.redirects + 1)])
         settled = Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
 
-        def end(store: ShardStore, now: float) -> bool:
+        def end(store: ShardStore, now: float) -> Iterable[int]:
             store.settle([settled], now)
-            return True
+            return (0,)
 
-        await self._end_with_links(shard, crawl.id, links, end)
+        ending = Ending(shard, crawl.id, [links], end)
+        await self._admit_local([ending])
+        await self._finish(ending)
 
     async def links(self, message: LinksMessage) -> None:
         """From pages of other shards. Raises LeaseLost when the target is not owned here."""
@@ -90,8 +114,7 @@ class Desk:
             crawl = self._crawls.by_id.get(batch.crawl)
             found = self._sorted(crawl, batch.links) if crawl is not None else SortedLinks()
             urls = found.by_shard.get(shard, [])
-            limit = crawl.spec.limits.pages_per_host if crawl is not None else None
-            batches.append((batch, urls, limit))
+            batches.append((batch, urls, self._host_limit(batch.crawl)))
 
         def receive(store: ShardStore) -> None:
             now = time.time()
@@ -118,49 +141,73 @@ class Desk:
             for other, theirs in by_shard.items():
                 texts = [url.url for url in theirs]
                 misplaced.setdefault(batch.crawl, {}).setdefault(other, []).extend(texts)
-            limit = crawl.spec.limits.pages_per_host
-
-            await self._admit(shard, batch.crawl, urls, limit)
+            await self._admit(shard, batch.crawl, urls)
         return misplaced
 
     def _sorted(self, crawl: LiveCrawl, links: Sequence[Link]) -> SortedLinks:
         return self._sorter.sort(crawl, links, self.shards)
+
+    def _host_limit(self, crawl: int) -> int | None:
+        live = self._crawls.by_id.get(crawl)
+        return live.spec.limits.pages_per_host if live is not None else None
 
     def _require(self, shard: int) -> int:
         if shard not in self._owned:
             raise LeaseLost(f"shard {shard} is not owned here")
         return shard
 
-    async def _end_with_links(self, shard: int, crawl: int, links: SortedLinks, end: End) -> None:
-        mine = links.by_shard.pop(shard, [])
-        local = {to: urls for to, urls in links.by_shard.items() if to in self._owned}
-        outgoing = {
-            to: orjson.dumps(as_links(urls))
-            for to, urls in links.by_shard.items()
-            if to not in local
-        }
+    def _parsed(self, shard: int, crawl: int, pages: Sequence[ParsedPage]) -> Ending:
         live = self._crawls.by_id.get(crawl)
-        limit = live.spec.limits.pages_per_host if live is not None else None
-        if local:
+        links = []
+        for page in pages:
+            self._figures.links += len(page.links)
+            below = page.depth + 1
+            found: list[Link] = [(link, below, 0) for link in page.links]
+            links.append(self._sorted(live, found) if live is not None else SortedLinks())
+        keys = [bytes.fromhex(page.key) for page in pages]
+        return Ending(shard, crawl, links, lambda store, now: store.parsed(crawl, keys, now))
+
+    async def _admit_local(self, endings: Iterable[Ending]) -> None:
+        """The links that are of other shards of this process."""
+        found: dict[tuple[int, int], list[NewUrl]] = {}
+        for ending in endings:
+            for links in ending.links:
+                for shard in [to for to in links.by_shard if to in self._owned]:
+                    if shard != ending.shard:
+                        urls = links.by_shard.pop(shard)
+                        found.setdefault((shard, ending.crawl), []).extend(urls)
+        if found:
             await asyncio.gather(
-                *(self._admit(to, crawl, urls, limit) for to, urls in local.items())
+                *(self._admit(shard, crawl, urls) for (shard, crawl), urls in found.items())
             )
+
+    async def _finish(self, ending: Ending) -> None:
+        """Together with their links that are of the same shard, and of other processes."""
+        shard, crawl, links, end = ending
+        mine = [url for each in links for url in each.by_shard.pop(shard, ())]
+        limit = self._host_limit(crawl)
 
         def finish(store: ShardStore) -> None:
             now = time.time()
             if mine:
                 _admit(store, crawl, mine, now, limit)
-            if end(store, now):
-                for to, payload in outgoing.items():
-                    store.send(to, crawl, payload)
-                store.count(crawl, links.counts)
+            outgoing: dict[int, list[Link]] = {}
+            for place in end(store, now):
+                store.count(crawl, links[place].counts)
+                for to, urls in links[place].by_shard.items():
+                    outgoing.setdefault(to, []).extend(as_links(urls))
+            for to, of_shard in outgoing.items():
+                for start in range(0, len(of_shard), LINKS_OF_BATCH):
+                    batch = of_shard[start : start + LINKS_OF_BATCH]
+                    store.send(to, crawl, orjson.dumps(batch))
 
         await self._store.change_some_time(shard, finish)
         self._admitted(shard, crawl, mine)
-        if outgoing:
+        if any(each.by_shard for each in links):
             self._told_outgoing()
 
-    async def _admit(self, shard: int, crawl: int, urls: list[NewUrl], limit: int | None) -> None:
+    async def _admit(self, shard: int, crawl: int, urls: list[NewUrl]) -> None:
+        limit = self._host_limit(crawl)
         await self._store.change(
             shard, lambda store: _admit(store, crawl, urls, time.time(), limit)
         )

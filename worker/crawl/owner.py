@@ -121,7 +121,7 @@ class Owner:
             crawls=self._crawls,
             rights=self._rights,
             fetcher=fetcher,
-            pages=PagePusher(push),
+            pages=PagePusher(push, self._queue_of),
             settings=fetch,
             retry_s=settings.retry_s,
             settling=self._settling,
@@ -350,9 +350,12 @@ class Owner:
         if self.shards.get(shard.number) is shard:
             self._drop(shard.number, f"{type(error).__name__}: {error}")
 
+    def _queue_of(self, number: int) -> str:
+        return crawl_queue(number, self.desk.shards)
+
     def _tell_queues(self) -> None:
         count = self.desk.shards
-        names = [crawl_queue(number, count) for number in sorted(self.shards)]
+        names = [self._queue_of(number) for number in sorted(self.shards)]
         if self._leader.is_leading:
             names += self._leader.leftover_queues(self._most_ever, count)
         self._set_queues(names)

@@ -1,33 +1,51 @@
-"""Fetched pages on their way to the parse stage: many in one push."""
+"""Fetched pages on their way to the parse stage: some in one job, many in one push.
+
+A job of its own for each page would cost as much as the page itself: in the broker, in whoever
+parses it, and here when its answer comes.
+"""
 
 import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from shared.jobs import Job
+from shared.crawl.messages import FetchedPage, PagesMessage, pages_job
+from shared.jobs import new_jid
+from shared.jobtypes import PARSE_QUEUE
 from worker.stage_services import Push
 
-GATHER_S = 0.01
-MOST_JOBS = 200
+GATHER_S = 0.02
+# Of one job: what is parsed in some 20 ms.
+PAGES_OF_JOB = 16
+BYTES_OF_JOB = 256 * 1024
 # Of one push, roughly: a broker takes lines of some megabytes.
 MOST_BYTES = 4 * 1024 * 1024
 
 
-class PagePusher:
-    """State: what waits for the next push, and the pushes under way."""
+class _Waiting(NamedTuple):
+    page: FetchedPage
+    shard: int
+    pushed: "asyncio.Future[None]"
 
-    def __init__(self, push: Push) -> None:
+
+class PagePusher:
+    """State: what waits for the next push, and the pushes under way. `queue_of` is the queue of a
+    shard: that of a job's first page gets the answer, as all its pages have the same owner."""
+
+    def __init__(self, push: Push, queue_of: Callable[[int], str]) -> None:
         self._loop = asyncio.get_running_loop()
         self._push = push
-        self._waiting: list[tuple[Job, asyncio.Future[None]]] = []
+        self._queue_of = queue_of
+        self._waiting: list[_Waiting] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._pushes: set[asyncio.Task[None]] = set()
 
-    def push(self, job: Job, size: int) -> "asyncio.Future[None]":
+    def push(self, page: FetchedPage, shard: int) -> "asyncio.Future[None]":
         """Done when the broker has it; repeated over lost connections until then."""
         future = self._loop.create_future()
-        self._waiting.append((job, future))
-        self._bytes += size
-        if len(self._waiting) >= MOST_JOBS or self._bytes >= MOST_BYTES:
+        self._waiting.append(_Waiting(page, shard, future))
+        self._bytes += len(page.body)
+        if self._bytes >= MOST_BYTES:
             self._send()
         elif self._timer is None:
             self._timer = self._loop.call_later(GATHER_S, self._send)
@@ -42,14 +60,37 @@ class PagePusher:
         self._pushes.add(task)
         task.add_done_callback(self._pushes.discard)
 
-    async def _push_all(self, waiting: "list[tuple[Job, asyncio.Future[None]]]") -> None:
+    async def _push_all(self, waiting: list[_Waiting]) -> None:
+        jobs = [
+            pages_job(
+                PagesMessage.model_construct(
+                    answer_to=self._queue_of(together[0].shard),
+                    pages=[one.page for one in together],
+                ),
+                PARSE_QUEUE,
+                new_jid(),
+            )
+            for together in _in_jobs(waiting)
+        ]
         try:
-            await self._push([job for job, _ in waiting])
+            await self._push(jobs)
         except Exception as error:
-            for _, future in waiting:
-                if not future.done():
-                    future.set_exception(error)
+            for one in waiting:
+                if not one.pushed.done():
+                    one.pushed.set_exception(error)
         else:
-            for _, future in waiting:
-                if not future.done():
-                    future.set_result(None)
+            for one in waiting:
+                if not one.pushed.done():
+                    one.pushed.set_result(None)
+
+
+def _in_jobs(waiting: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
+    together: list[_Waiting] = []
+    size = 0
+    for one in waiting:
+        size += len(one.page.body)
+        if together and (len(together) == PAGES_OF_JOB or size > BYTES_OF_JOB):
+            yield together
+            together, size = [], len(one.page.body)
+        together.append(one)
+    yield together

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from shared.crawl.messages import PageOfCrawl, crawl_queue
+from shared.crawl.messages import FetchedPage
 from shared.crawl.states import UrlState
-from shared.jobs import Job, utc_now
+from shared.jobs import rfc3339, utc_now
 from shared.logs import Logger, get_logger
 from shared.settings import FetchSettings
 from shared.state.model import ClaimedUrl, LeaseLost, Settled, StoredRobots
@@ -37,7 +37,7 @@ from worker.net.fetcher import (
     PermanentFetchError,
     TemporaryFetchError,
 )
-from worker.pages import parse_job
+from worker.pages import pack_page
 
 # After 5 minutes, an hour and six hours.
 MOST_ROBOTS_FAILURES = 3
@@ -203,8 +203,8 @@ class Visits:
     ) -> None:
         """First the broker has the page, then the store says so: a crash between the two fetches
         it again."""
-        job = self._parse_job(origin.domain.shard, claimed, crawl, answer)
-        await self.pages.push(job, len(answer.body))
+        shard = origin.domain.shard
+        await self.pages.push(self._fetched(shard, claimed, crawl, answer), shard.number)
         parsing = Settled(
             claimed.id,
             UrlState.PARSING,
@@ -214,29 +214,25 @@ class Visits:
         )
         await self._settle(origin, parsing)
 
-    def _parse_job(
+    def _fetched(
         self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer
-    ) -> Job:
+    ) -> FetchedPage:
         key = claimed.key.hex()
-        return parse_job(
+        body, is_cut = pack_page(answer.body, self.settings.truncate_bytes)
+        return FetchedPage(
+            # One after a crash is another, of the same page.
+            visit=f"{crawl.id}.{key}.{claimed.attempts}.{shard.epoch}",
+            crawl=crawl.id,
+            key=key,
             url=claimed.url,
-            final_url=claimed.url,
+            depth=claimed.depth,
             status=answer.status,
             content_type=answer.content_type,
-            body=answer.body,
-            is_truncated=answer.is_truncated,
-            fetched_at=utc_now(),
-            truncate_bytes=self.settings.truncate_bytes,
-            # Of this visit: one after a crash is another, of the same page.
-            fetch_id=f"{crawl.id}.{key}.{claimed.attempts}.{shard.epoch}",
-            crawl=PageOfCrawl(
-                crawl=crawl.id,
-                key=key,
-                queue=crawl_queue(shard.number, self.desk.shards),
-                depth=claimed.depth,
-                obeys_nofollow=crawl.spec.politeness.obeys_nofollow,
-                robots_tag=answer.robots_tag,
-            ),
+            robots_tag=answer.robots_tag,
+            obeys_nofollow=crawl.spec.politeness.obeys_nofollow,
+            is_truncated=answer.is_truncated or is_cut,
+            fetched_at=rfc3339(utc_now()),
+            body=body,
         )
 
     # robots.txt

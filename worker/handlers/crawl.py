@@ -13,6 +13,7 @@ from shared.crawl.messages import (
     LinksBatch,
     LinksMessage,
     ParsedMessage,
+    ParsedPage,
     crawl_queue,
     parsed_job,
 )
@@ -35,23 +36,18 @@ AGAIN_S = 1.0
 
 
 @job(PARSED, queue=ALL_CRAWL_QUEUES)
-async def parsed(
-    crawl: int,
-    key: str,
-    url: str,
-    depth: int,
-    links: list[str],
-    error: str,
-    context: JobContext,
-) -> None:
-    message = ParsedMessage(crawl=crawl, key=key, url=url, depth=depth, links=links, error=error)
-    owner = _owner()
-    try:
-        await owner.desk.parsed(message)
-    except LeaseLost:
-        # Maybe the number of shards has changed since it was queued.
-        queue = crawl_queue(owner.desk.shard_of(url), owner.desk.shards)
-        again = parsed_job(message, queue, f"{context.id}+")
+async def parsed(pages: list[ParsedPage], context: JobContext) -> None:
+    desk = _owner().desk
+    for page in pages:
+        if page.error:
+            context.log.warning("a page has no links", url=page.url, reason=page.error)
+    by_queue: dict[str, list[ParsedPage]] = {}
+    for page in await desk.parsed(pages):
+        # Its shard has another owner by now, or the number of shards has changed.
+        queue = crawl_queue(desk.shard_of(page.url), desk.shards)
+        by_queue.setdefault(queue, []).append(page)
+    for number, (queue, elsewhere) in enumerate(by_queue.items()):
+        again = parsed_job(ParsedMessage(pages=elsewhere), queue, f"{context.id}+{number}")
         again.at = utc_now() + timedelta(seconds=AGAIN_S)
         context.push(again)
 

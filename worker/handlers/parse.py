@@ -1,13 +1,24 @@
-"""`parse`: a fetched page → one record with its title and links; for a page of a crawl also one
-message to the owner of its shard with the links to follow.
+"""`parse`: a fetched page → one record with its title and links. `parse_pages`: the same of pages
+of a crawl, and one message to the owner of their shards with the links to follow.
 
-Both follow from the job's arguments alone, so a repeat makes the same ones.
+All of it follows from the job's arguments alone, so a repeat makes the same records and message.
 """
 
+import asyncio
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from shared.crawl.messages import PageOfCrawl, ParsedMessage, parsed_job
+from shared.crawl.messages import (
+    PARSE_PAGES,
+    FetchedPage,
+    PagesMessage,
+    ParsedMessage,
+    ParsedPage,
+    pages_job,
+    parsed_job,
+)
 from shared.errors import InvalidUrl
+from shared.jobtypes import PARSE_QUEUE
 from shared.urls import parse_url
 from worker.bodies import BadBody, unpack
 from worker.context import JobContext
@@ -17,7 +28,8 @@ from worker.outcomes import Dead
 from worker.page_ids import page_id, parsed_id
 from worker.registry import job
 
-# Of a message's links together: short references on a page with a long URL make long links.
+# Of the links of a page and of a message together: short references on a page with a long URL make
+# long links.
 MAX_LINKS_LENGTH = 1_000_000
 
 
@@ -33,62 +45,105 @@ async def parse(
     is_truncated: bool,
     fetched_at: str,
     context: JobContext,
-    crawl: PageOfCrawl | None = None,
 ) -> None:
     try:
-        max_links = MAX_LINKS if crawl is None else MAX_CRAWLED_LINKS
-        said = _extract(body, content_type, final_url, max_links)
+        said = _extract(body, content_type, final_url, MAX_LINKS)
     except (BadBody, InvalidUrl) as error:
-        if crawl is None:
-            raise Dead(str(error)) from error
+        raise Dead(str(error)) from error
+    context.emit(
+        {
+            "id": page_id(context.id),
+            "url": url,
+            "final_url": final_url,
+            "status": status,
+            "content_type": content_type,
+            "title": said.title,
+            "language": said.language,
+            "links": said.links,
+            "is_truncated": is_truncated,
+            "fetched_at": fetched_at,
+        }
+    )
+
+
+@job(PARSE_PAGES, queue=PARSE_QUEUE)
+async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobContext) -> None:
+    if context.deliveries > 1 and len(pages) > 1:
+        # It may be one of them that ended its worker: the others are not to suffer with it again.
+        for number, page in enumerate(pages):
+            alone = PagesMessage(answer_to=answer_to, pages=[page])
+            context.push(pages_job(alone, PARSE_QUEUE, f"{context.id}.{number}"))
+        return
+    parsed = []
+    for page in pages:
+        parsed.append(_parse_page(page, context))
+        # Others have their turn between two pages.
+        await asyncio.sleep(0)
+    for number, together in enumerate(_in_messages(parsed)):
+        message = ParsedMessage.model_construct(pages=together)
+        context.push(parsed_job(message, answer_to, f"{parsed_id(context.id)}.{number}"))
+
+
+def _in_messages(parsed: Iterable[ParsedPage]) -> Iterator[list[ParsedPage]]:
+    together: list[ParsedPage] = []
+    length = 0
+    for page in parsed:
+        length += (of_page := sum(map(len, page.links)))
+        if together and length > MAX_LINKS_LENGTH:
+            yield together
+            together, length = [], of_page
+        together.append(page)
+    yield together
+
+
+def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
+    links: list[str] = []
+    problem = ""
+    try:
+        said = _extract(page.body, page.content_type, page.url, MAX_CRAWLED_LINKS)
+    except (BadBody, InvalidUrl) as error:
         # The crawl counts its pages: it must hear of this one, too.
-        kind = "body" if isinstance(error, BadBody) else "URL"
-        _answer(context, crawl, url, [], error=f"not parsed: bad {kind}")
-        return
-    record = {
-        "id": page_id(context.id),
-        "url": url,
-        "final_url": final_url,
-        "status": status,
-        "content_type": content_type,
-        "title": said.title,
-        "language": said.language,
-        "links": said.links[:MAX_LINKS],
-        "is_truncated": is_truncated,
-        "fetched_at": fetched_at,
-    }
-    if crawl is None:
-        context.emit(record)
-        return
-    if context.can_emit:
-        context.emit(record | _of_crawl(crawl, said))
-    _answer(context, crawl, url, _to_follow(crawl, said, {url, final_url}))
+        problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
+    else:
+        header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
+        if context.can_emit:
+            context.emit(_record(page, said, header))
+        links = _to_follow(page, said, header)
+    return ParsedPage(page.crawl, page.key, page.url, page.depth, links, problem)
 
 
-def _extract(body: str, content_type: str, final_url: str, max_links: int) -> Extract:
-    page_url = parse_url(final_url)
+def _extract(body: str, content_type: str, url: str, max_links: int) -> Extract:
+    page_url = parse_url(url)
     html = unpack(body)
     return extract(html, content_type, page_url, max_links) if html else Extract(None, [])
 
 
-def _of_crawl(page: PageOfCrawl, said: Extract) -> dict[str, Any]:
-    """What the record of such a page has besides, or instead: who asks not to be indexed has no
-    title in it."""
-    is_indexable = not (said.robots.noindex or _header(page).noindex)
-    added: dict[str, Any] = {
+def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> dict[str, Any]:
+    """Who asks not to be indexed has no title in it."""
+    is_indexable = not (said.robots.noindex or header.noindex)
+    return {
+        "id": page.visit,
+        "url": page.url,
+        "final_url": page.url,
+        "status": page.status,
+        "content_type": page.content_type,
+        "title": said.title if is_indexable else None,
+        "language": said.language,
+        "links": said.links[:MAX_LINKS],
+        "is_truncated": page.is_truncated,
+        "fetched_at": page.fetched_at,
         "crawl": page.crawl,
         "depth": page.depth,
         "is_indexable": is_indexable,
     }
-    return added if is_indexable else added | {"title": None}
 
 
-def _to_follow(page: PageOfCrawl, said: Extract, own: set[str]) -> list[str]:
-    left_out = own
+def _to_follow(page: FetchedPage, said: Extract, header: RobotsDirectives) -> list[str]:
+    left_out = {page.url}
     if page.obeys_nofollow:
-        if said.robots.nofollow or _header(page).nofollow:
+        if said.robots.nofollow or header.nofollow:
             return []
-        left_out = own | said.nofollow
+        left_out |= said.nofollow
     links: list[str] = []
     length = 0
     for link in said.links:
@@ -98,16 +153,3 @@ def _to_follow(page: PageOfCrawl, said: Extract, own: set[str]) -> list[str]:
         if link not in left_out:
             links.append(link)
     return links
-
-
-def _header(page: PageOfCrawl) -> RobotsDirectives:
-    return directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
-
-
-def _answer(
-    context: JobContext, page: PageOfCrawl, url: str, links: list[str], error: str = ""
-) -> None:
-    message = ParsedMessage(
-        crawl=page.crawl, key=page.key, url=url, depth=page.depth, links=links, error=error
-    )
-    context.push(parsed_job(message, page.queue, parsed_id(context.id)))

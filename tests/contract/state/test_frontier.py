@@ -342,19 +342,25 @@ def test_a_url_that_is_settled_twice_at_once_is_settled_the_first_way(shard):
 
 
 def test_a_parsed_page_is_done_once(shard):
-    [one] = admit_and_claim(shard, 1)
+    one, other = admit_and_claim(shard, 2)
     settle(shard, Settled(one.id, PARSING, 200, size=10))
     with shard.transaction():
-        assert shard.parsed(CRAWL, one.key, NOW)
-        assert not shard.parsed(CRAWL, one.key, NOW)
-        assert not shard.parsed(CRAWL, b"x" * 16, NOW)
-    assert state_counts(shard) == {DONE: 1}
+        assert shard.parsed(CRAWL, [b"x" * 16, one.key, one.key], NOW) == [1]
+        assert shard.parsed(CRAWL, [one.key, other.key], NOW) == [1]
+        assert shard.parsed(CRAWL, [], NOW) == []
+    assert state_counts(shard) == {DONE: 2}
+
+
+def test_a_key_of_another_length_is_refused_before_it_shifts_the_others(shard):
+    [one] = admit_and_claim(shard, 1)
+    with shard.transaction(), pytest.raises(ValueError, match="16 bytes"):
+        shard.parsed(CRAWL, [b"x", one.key], NOW)
 
 
 def test_a_parse_that_is_quicker_than_the_owner_costs_no_page(shard):
     [one] = admit_and_claim(shard, 1)
     with shard.transaction():
-        assert shard.parsed(CRAWL, one.key, NOW)
+        assert shard.parsed(CRAWL, [one.key], NOW) == [0]
     settle(shard, Settled(one.id, PARSING, 200, size=10))
     settle(shard, Settled(one.id, PARSING, 200, size=10))
     counters = shard.counters(CRAWL)
@@ -366,7 +372,7 @@ def test_a_parse_that_is_quicker_than_the_owner_costs_no_page(shard):
 def test_what_waits_is_not_done_by_a_late_parse(shard):
     admit(shard, pages(1))
     with shard.transaction():
-        assert not shard.parsed(CRAWL, pages(1)[0].key, NOW)
+        assert shard.parsed(CRAWL, [pages(1)[0].key], NOW) == []
     assert state_counts(shard) == {QUEUED: 1}
 
 

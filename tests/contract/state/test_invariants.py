@@ -65,7 +65,7 @@ class Owner:
 
     def parsed(self, crawl: int, number: int) -> None:
         with self.shard.transaction():
-            self.shard.parsed(crawl, URLS[number].key, self.now)
+            self.shard.parsed(crawl, [URLS[number].key], self.now)
 
     def readmit(self, limit: int) -> None:
         with self.shard.transaction():

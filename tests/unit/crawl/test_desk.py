@@ -8,16 +8,16 @@ import pytest
 
 from shared.crawl.canonical import page_key
 from shared.crawl.exclusions import Exclusions
-from shared.crawl.messages import LinksBatch, LinksMessage, ParsedMessage
+from shared.crawl.messages import LinksBatch, LinksMessage, ParsedPage
 from shared.crawl.scope import Scope
 from shared.crawl.spec import CrawlSpec, ScopeSpec
 from shared.crawl.states import CrawlState, UrlState
 from shared.state.directory import open_reader, open_shard
-from shared.state.model import LeaseLost, NewUrl, SeedBatch, Settled
+from shared.state.model import NewUrl, SeedBatch, Settled
 from shared.state.protocol import ShardReader, ShardStore
 from shared.urls import parse_url, registrable_domain, shard_of_domain
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.desk import Desk
+from worker.crawl.desk import LINKS_OF_BATCH, Desk
 from worker.crawl.figures import CrawlFigures
 from worker.crawl.store_thread import StoreThread
 
@@ -41,6 +41,10 @@ def site_in(shard: int) -> str:
 HERE, THERE = site_in(0), site_in(1)
 # Of a shard that another process owns.
 ELSEWHERE = site_in(3)
+
+
+def parsed_page(url: str, links: Sequence[str]) -> ParsedPage:
+    return ParsedPage(CRAWL, page_key(parse_url(url)).hex(), url, 0, list(links), "")
 
 
 class Bench:
@@ -84,10 +88,8 @@ class Bench:
 
         await self.store.change(shard_of(url), go_on)
 
-    async def parsed(self, url: str, links: Sequence[str]) -> None:
-        key = page_key(parse_url(url)).hex()
-        message = ParsedMessage(crawl=CRAWL, key=key, url=url, depth=0, links=list(links), error="")
-        await self.desk.parsed(message)
+    async def parsed(self, url: str, links: Sequence[str]) -> list[ParsedPage]:
+        return await self.desk.parsed([parsed_page(url, links)])
 
     def _told_new(self, shard: int, urls: Sequence[NewUrl]) -> None:
         self.told.append((shard, [url.url for url in urls]))
@@ -142,15 +144,55 @@ async def test_a_page_is_not_done_when_a_shard_of_its_links_is_lost(
     await bench.fetched(HERE)
     open_shard(tmp_path, 0, 1, 2, 0.0).close()
 
-    with pytest.raises(LeaseLost):
-        await bench.parsed(HERE, [THERE + "y"])
+    (given_back,) = await bench.parsed(HERE, [THERE + "y"])
 
+    assert given_back.url == HERE
     assert bench.urls(0, UrlState.PARSING) == [HERE]
 
 
-async def test_a_page_of_a_shard_that_is_not_ours_is_refused(bench: Bench) -> None:
-    with pytest.raises(LeaseLost, match="shard 3"):
-        await bench.parsed(ELSEWHERE, [])
+async def test_pages_of_shards_that_are_not_ours_are_given_back(
+    bench: Bench, tmp_path: Path
+) -> None:
+    await bench.fetched(HERE)
+    await bench.fetched(THERE)
+    open_shard(tmp_path, 0, 1, 2, 0.0).close()
+    pages = [parsed_page(url, [HERE + "x"]) for url in (HERE, THERE, ELSEWHERE)]
+
+    # One that was lost a moment ago, and one that never was here.
+    given_back = await bench.desk.parsed([pages[0], *pages[2:]])
+    assert [page.url for page in given_back] == [ELSEWHERE]
+    given_back = await bench.desk.parsed([parsed_page(THERE, [])])
+    assert [page.url for page in given_back] == [THERE]
+    assert bench.urls(0, UrlState.DONE) == [HERE]
+    assert bench.urls(1, UrlState.PARSING) == [THERE]
+
+
+async def test_pages_that_come_together_end_together(bench: Bench) -> None:
+    await bench.fetched(HERE)
+    await bench.fetched(THERE)
+
+    given_back = await bench.desk.parsed(
+        [
+            parsed_page(HERE, [HERE + "x", THERE + "x", ELSEWHERE + "x"]),
+            parsed_page(THERE, [HERE + "x", THERE + "x", ELSEWHERE + "x", ELSEWHERE + "y"]),
+        ]
+    )
+
+    assert given_back == []
+    assert (bench.urls(0, UrlState.DONE), bench.urls(0)) == ([HERE], [HERE + "x"])
+    assert (bench.urls(1, UrlState.DONE), bench.urls(1)) == ([THERE], [THERE + "x"])
+    for shard in (0, 1):
+        (batch,) = await bench.store.change(shard, lambda store: store.outgoing({}, 10))
+        assert (batch.target, batch.payload.count(b"http")) == (3, shard + 1)
+
+
+async def test_many_links_for_another_shard_go_in_parts(bench: Bench) -> None:
+    await bench.fetched(HERE)
+
+    await bench.parsed(HERE, [f"{ELSEWHERE}{number}" for number in range(LINKS_OF_BATCH + 1)])
+
+    batches = await bench.store.change(0, lambda store: store.outgoing({}, 10))
+    assert [batch.payload.count(b"http") for batch in batches] == [LINKS_OF_BATCH, 1]
 
 
 async def test_links_from_another_shard_are_taken_once(bench: Bench) -> None:
@@ -185,14 +227,6 @@ async def test_links_known_to_be_in_the_store_are_not_asked_for_again(bench: Ben
     await bench.parsed(HERE, [HERE + "x"])
     bench.told.clear()
 
-    message = ParsedMessage(
-        crawl=CRAWL,
-        key=page_key(parse_url(HERE)).hex(),
-        url=HERE,
-        depth=0,
-        links=[HERE + "x"],
-        error="",
-    )
-    await bench.desk.parsed(message)
+    await bench.parsed(HERE, [HERE + "x"])
 
     assert bench.told == []

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from shared.crawl.messages import PageOfCrawl
 from shared.jobs import Job, encode_job
 from worker.bodies import unpack
 from worker.context import JobContext
@@ -13,10 +12,6 @@ from worker.handlers.parse import parse
 from worker.pages import parse_job
 from worker.registry import make_handler
 from worker.testing import make_delivery
-
-PAGE_OF_CRAWL = PageOfCrawl(
-    crawl=3, key="00ff", queue="crawl.07", depth=2, obeys_nofollow=True, robots_tag="noindex"
-)
 
 
 def job_of(**changes: Any) -> Job:
@@ -55,14 +50,9 @@ def test_what_is_not_parsed_is_recorded_without_its_body(changes):
     assert job.args[5] is False
 
 
-def test_a_page_without_a_crawl_has_the_arguments_that_it_always_had():
-    assert len(job_of().args) == 7
-
-
-async def test_a_page_of_a_crawl_says_whose_it_is():
-    job = job_of(crawl=PAGE_OF_CRAWL)
+async def test_the_job_is_what_its_handler_takes():
+    job = job_of()
     assert (job.jobtype, job.queue, job.jid) == ("parse", "parse", "fetch-0001.parse")
     assert encode_job(job)
     context = JobContext(make_delivery("parse", job.args), can_emit=True)
-    arguments = make_handler("parse", parse).arguments(job.args, context)
-    assert arguments == [*job.args[:7], context, PAGE_OF_CRAWL]
+    assert make_handler("parse", parse).arguments(job.args, context) == [*job.args, context]

@@ -72,7 +72,7 @@ async def test_the_parse_job_fits_its_handler(monkeypatch, context):
     await run(monkeypatch, context, page())
     (child,) = context.children
     handler_of_parse = make_handler("parse", parse)
-    assert handler_of_parse.arguments(child.args, context) == [*child.args, context, None]
+    assert handler_of_parse.arguments(child.args, context) == [*child.args, context]
 
 
 async def test_a_repeat_makes_the_same_parse_job(monkeypatch, context):

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from shared.crawl.messages import PageOfCrawl, ParsedMessage
+from shared.crawl.messages import FetchedPage, ParsedPage
 from shared.errors import ConfigError
 from shared.jobs import encode_job
 from worker.bodies import pack
 from worker.context import JobContext
-from worker.handlers.parse import MAX_LINKS_LENGTH, parse
+from worker.handlers.parse import MAX_LINKS_LENGTH, parse, parse_pages
 from worker.html import MAX_CRAWLED_LINKS, MAX_LINKS
 from worker.outcomes import Dead
+from worker.registry import make_handler
 from worker.testing import make_delivery
 
 HTML = b"<title>Home</title><a href=a>a</a>"
@@ -89,62 +90,105 @@ async def test_without_a_sink_a_page_alone_is_an_error():
 
 URL = "http://www.example.com/dir/"
 KEY = "00ff" * 8
+QUEUE = "crawl.07"
+COME_BEFORE = {"mh": {"id": "0123456789", "deliveries": 1}}
 
 
-def of_crawl(html: str = HTML.decode(), **changes: Any) -> dict[str, Any]:
-    page: dict[str, Any] = {
-        "crawl": 3,
-        "key": KEY,
-        "queue": "crawl.07",
-        "depth": 2,
-        "obeys_nofollow": True,
-        "robots_tag": "",
-    }
-    return arguments(url=URL, body=pack(html.encode()), crawl=PageOfCrawl(**(page | changes)))
+def of_crawl(html: str = HTML.decode(), **changes: Any) -> FetchedPage:
+    page = FetchedPage(
+        visit="visit-0001",
+        crawl=3,
+        key=KEY,
+        url=URL,
+        depth=2,
+        status=200,
+        content_type="text/html",
+        robots_tag="",
+        obeys_nofollow=True,
+        is_truncated=False,
+        fetched_at="2026-11-16T12:00:00Z",
+        body=pack(html.encode()),
+    )
+    return page._replace(**changes)
 
 
-def message_of(context: JobContext) -> ParsedMessage:
+def pages_of(context: JobContext) -> list[ParsedPage]:
+    """Of the one message that there is."""
     (child,) = context.children
-    assert (child.jobtype, child.queue, child.jid) == ("parsed", "crawl.07", "fetch-0001.parsed")
+    assert (child.jobtype, child.queue) == ("parsed", QUEUE)
     assert encode_job(child)
-    return ParsedMessage(**dict(zip(ParsedMessage.model_fields, child.args, strict=True)))
+    return [ParsedPage(*page) for page in child.args[0]]
+
+
+def page_of(context: JobContext) -> ParsedPage:
+    (page,) = pages_of(context)
+    return page
 
 
 async def test_a_page_of_a_crawl_is_recorded_and_its_links_are_sent_to_its_owner(context):
-    await parse(**of_crawl(), context=context)
+    await parse_pages(QUEUE, [of_crawl()], context)
     (record,) = context.records
-    assert record["title"] == "Home"
+    assert (record["id"], record["title"]) == ("visit-0001", "Home")
     assert (record["crawl"], record["depth"], record["is_indexable"]) == (3, 2, True)
-    assert message_of(context) == ParsedMessage(
-        crawl=3, key=KEY, url=URL, depth=2, links=[URL + "a"], error=""
-    )
+    assert page_of(context) == ParsedPage(3, KEY, URL, 2, [URL + "a"], "")
+
+
+async def test_many_pages_have_a_record_each_and_one_message(context):
+    other = of_crawl("<a href=/b>b</a>", visit="visit-0002", url="http://b.example/", depth=0)
+    await parse_pages(QUEUE, [of_crawl(), other], context)
+    assert [record["id"] for record in context.records] == ["visit-0001", "visit-0002"]
+    first, second = pages_of(context)
+    assert first.links == [URL + "a"]
+    assert second == ParsedPage(3, KEY, "http://b.example/", 0, ["http://b.example/b"], "")
+
+
+async def test_pages_that_come_a_second_time_are_parsed_one_by_one():
+    pages = [of_crawl(), of_crawl(visit="visit-0002")]
+    again = JobContext(make_delivery("parse_pages", custom=COME_BEFORE), can_emit=True)
+    await parse_pages(QUEUE, pages, again)
+    assert again.records == []
+    assert [child.jobtype for child in again.children] == ["parse_pages", "parse_pages"]
+    assert len({child.jid for child in again.children}) == 2
+    handler = make_handler("parse_pages", parse_pages, "parse")
+    for child, page in zip(again.children, pages, strict=True):
+        assert child.queue == "parse"
+        answer_to, alone, _ = handler.arguments(child.args, None)
+        assert (answer_to, alone) == (QUEUE, [page])
+
+
+async def test_a_page_alone_is_parsed_however_often_it_comes():
+    again = JobContext(make_delivery("parse_pages", custom=COME_BEFORE), can_emit=True)
+    await parse_pages(QUEUE, [of_crawl()], again)
+    assert page_of(again).links == [URL + "a"]
 
 
 async def test_a_repeat_sends_the_same_message(context):
-    await parse(**of_crawl(), context=context)
+    await parse_pages(QUEUE, [of_crawl()], context)
     again = JobContext(
         make_delivery(
-            "parse",
+            "parse_pages",
             jid="another-jid",
             custom={"mh": {"id": "fetch-0001.parse", "deliveries": 1}},
         ),
         can_emit=True,
     )
-    await parse(**of_crawl(), context=again)
-    assert message_of(again) == message_of(context)
+    await parse_pages(QUEUE, [of_crawl()], again)
+    assert page_of(again) == page_of(context)
     assert again.records == context.records
 
 
 async def test_a_crawl_needs_no_sink():
     context = JobContext(make_delivery("parse", jid="fetch-0001.parse"), can_emit=False)
-    await parse(**of_crawl(), context=context)
+    await parse_pages(QUEUE, [of_crawl()], context)
     assert context.records == []
-    assert message_of(context).links == [URL + "a"]
+    assert page_of(context).links == [URL + "a"]
 
 
 async def test_a_page_is_no_link_of_its_own(context):
-    await parse(**of_crawl('<a href="#x">1</a><a href="">2</a><a href="/b">3</a>'), context=context)
-    assert message_of(context).links == ["http://www.example.com/b"]
+    await parse_pages(
+        QUEUE, [of_crawl('<a href="#x">1</a><a href="">2</a><a href="/b">3</a>')], context
+    )
+    assert page_of(context).links == ["http://www.example.com/b"]
 
 
 FREE, MARKED = "http://www.example.com/free", "http://www.example.com/marked"
@@ -166,8 +210,8 @@ META = '<meta name="robots" content="nofollow">'
     ],
 )
 async def test_what_is_not_to_be_followed_is_not_sent(context, html, changes, links):
-    await parse(**of_crawl(html, **changes), context=context)
-    assert message_of(context).links == links
+    await parse_pages(QUEUE, [of_crawl(html, **changes)], context)
+    assert page_of(context).links == links
     assert context.records[0]["links"] == [FREE, MARKED]
 
 
@@ -181,33 +225,36 @@ async def test_what_is_not_to_be_followed_is_not_sent(context, html, changes, li
 async def test_a_page_that_is_not_to_be_indexed_has_no_title_in_its_record(
     context, html, robots_tag
 ):
-    await parse(**of_crawl(html, robots_tag=robots_tag, obeys_nofollow=False), context=context)
+    await parse_pages(QUEUE, [of_crawl(html, robots_tag=robots_tag, obeys_nofollow=False)], context)
     (record,) = context.records
     assert (record["is_indexable"], record["title"]) == (False, None)
 
 
 async def test_a_page_that_cannot_be_parsed_is_an_answer_too(context):
-    await parse(**(of_crawl() | {"body": "not base64 of zstd"}), context=context)
-    assert message_of(context) == ParsedMessage(
-        crawl=3, key=KEY, url=URL, depth=2, links=[], error="not parsed: bad body"
-    )
+    await parse_pages(QUEUE, [of_crawl(body="not base64 of zstd")], context)
+    assert page_of(context) == ParsedPage(3, KEY, URL, 2, [], "not parsed: bad body")
     assert context.records == []
 
 
 async def test_a_url_that_is_none_is_an_answer_too(context):
-    await parse(**(of_crawl() | {"final_url": "ftp://x/"}), context=context)
-    assert message_of(context).error == "not parsed: bad URL"
+    await parse_pages(QUEUE, [of_crawl(url="ftp://x/")], context)
+    assert page_of(context).error == "not parsed: bad URL"
 
 
 async def test_a_crawl_gets_more_links_than_the_record_but_not_all(context):
     html = "".join(f"<a href=/{number}>x</a>" for number in range(MAX_CRAWLED_LINKS + 1))
-    await parse(**of_crawl(html), context=context)
-    assert len(message_of(context).links) == MAX_CRAWLED_LINKS
+    await parse_pages(QUEUE, [of_crawl(html)], context)
+    assert len(page_of(context).links) == MAX_CRAWLED_LINKS
     assert len(context.records[0]["links"]) == MAX_LINKS
 
 
 async def test_a_message_is_bounded_in_bytes(context):
     html = f"<base href='/{'x' * 4000}/'>" + "".join(f"<a href={n}>x</a>" for n in range(5000))
-    await parse(**of_crawl(html), context=context)
-    sent = message_of(context).links
+    await parse_pages(QUEUE, [of_crawl(html)], context)
+    sent = page_of(context).links
     assert MAX_LINKS_LENGTH - 5000 < sum(map(len, sent)) <= MAX_LINKS_LENGTH
+
+    context.children.clear()
+    await parse_pages(QUEUE, [of_crawl(html), of_crawl(), of_crawl(html)], context)
+    assert [len(child.args[0]) for child in context.children] == [2, 1]
+    assert len({child.jid for child in context.children}) == 2
