@@ -48,19 +48,30 @@ _CLEAN_PATH = r"[A-Za-z0-9._~!$&'()*+,;=:@/|\[\]-]"
 # A colon in the first segment would end a scheme.
 _CLEAN_RELATIVE = r"[A-Za-z0-9._~!$&'()*+,;=@/|\[\]-]"
 _CLEAN_QUERY = r"[A-Za-z0-9._~!$&'()*+,;=:@/|\[\]?{}^`-]"
+# Possessive (`*+`): what follows never begins with a character of what it follows, so there is
+# nothing to try again. Saves a quarter of the time.
+_CLEAN_NAME = r"(?:[a-z0-9_-]{1,63}+\.)*+[a-z][a-z0-9_-]{0,62}+"
+_MORE_QUERY = rf"{_CLEAN_QUERY}*+(?:{_HIGH}{_CLEAN_QUERY}*+)*+"
 # Most URLs: canonical already, if their host is and their path has no dot segments.
 _CLEAN = re.compile(
     # A name whose last label begins with a letter cannot be an address.
-    r"(https?)://(?:((?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62})|([0-9.]+))"
-    r"(?::([1-9][0-9]{0,4}))?"
-    rf"(/{_CLEAN_PATH}*(?:{_HIGH}{_CLEAN_PATH}*)*)"
-    rf"(?:\?(?:{_CLEAN_QUERY}|{_HIGH}){_CLEAN_QUERY}*(?:{_HIGH}{_CLEAN_QUERY}*)*)?"
+    rf"(https?)://(?:({_CLEAN_NAME})|([0-9.]++))(?::([1-9][0-9]{{0,4}}))?"
+    rf"(/{_CLEAN_PATH}*+(?:{_HIGH}{_CLEAN_PATH}*+)*+)"
+    rf"(?:\?(?:{_CLEAN_QUERY}|{_HIGH}){_MORE_QUERY})?"
 )
 # Most links on the same host.
 _CLEAN_REFERENCE = re.compile(
-    rf"(?!//)({_CLEAN_RELATIVE}*(?:{_HIGH}{_CLEAN_RELATIVE}*)*)"
-    rf"(\?(?:{_CLEAN_QUERY}|{_HIGH}){_CLEAN_QUERY}*(?:{_HIGH}{_CLEAN_QUERY}*)*)?(?:#[!-~]*)?"
+    rf"(?!//)({_CLEAN_RELATIVE}*+(?:{_HIGH}{_CLEAN_RELATIVE}*+)*+)"
+    rf"(\?(?:{_CLEAN_QUERY}|{_HIGH}){_MORE_QUERY})?(?:#[!-~]*)?"
 )
+# Most links of all: a path or a URL that stays as it is, if it has no dot segments.
+_PLAIN_LINK = re.compile(
+    rf"(?:/(?!/)|https?://{_CLEAN_NAME}/){_CLEAN_PATH}*+(?:\?{_CLEAN_QUERY}++)?"
+)
+# Neither its host nor what becomes of it can be too long then.
+_MAX_PLAIN_LENGTH = MAX_HOST_LENGTH
+# The most common references that are no pages: refused without a look at their characters.
+_NO_PAGES = ("javascript:", "mailto:", "tel:", "data:")
 _AROUND_A_REFERENCE = "".join(map(chr, range(0x21)))
 _LINE_BREAKS = re.compile("[\t\n\r]")
 
@@ -132,8 +143,8 @@ def resolve_reference(base: Url, reference: str) -> Url:
 
 
 class Links:
-    """`resolve_reference` for the many links of one page, most of which are canonical paths of its
-    own host and need no second look. State: none that changes."""
+    """`resolve_reference` for the many links of one page, most of which are canonical as they are
+    and need no second look. State: none that changes."""
 
     __slots__ = ("_base", "_directory", "_origin", "_root")
 
@@ -144,6 +155,14 @@ class Links:
 
     def resolve(self, reference: str) -> str:
         """The canonical text of a link. Raises InvalidUrl."""
+        if (
+            _PLAIN_LINK.fullmatch(reference) is not None
+            and "/." not in reference
+            and len(reference) <= _MAX_PLAIN_LENGTH
+        ):
+            return self._origin + reference if reference[0] == "/" else reference
+        if reference.startswith(_NO_PAGES):
+            raise InvalidUrl("only http and https URLs can be fetched")
         path = reference
         if reference.startswith("http"):
             if not reference.startswith(self._root):

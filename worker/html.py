@@ -1,8 +1,9 @@
 """Text of a page → title, language, links, and what it asks of robots. Pure."""
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import compress
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 from resiliparse.parse.lang import detect_fast
@@ -28,8 +29,6 @@ HTML_TYPES = frozenset({"", "text/html", "application/xhtml+xml"})
 
 _LANGUAGE = re.compile("([A-Za-z]{2,3})(?:[-_].*)?")
 _ROBOTS_NAMES = frozenset({"robots", PRODUCT_TOKEN.lower()})
-# The most common references that are no pages: refused without a look at their characters.
-_NO_PAGES = ("javascript:", "mailto:", "tel:", "data:")
 _NO_DIRECTIVES = RobotsDirectives(nofollow=False, noindex=False)
 
 
@@ -53,12 +52,8 @@ def is_html(content_type: str) -> bool:
 
 def extract(body: bytes, content_type: str, page_url: Url, max_links: int = MAX_LINKS) -> Extract:
     tree = HTMLTree.parse(tamed(decode(body, content_type)))
-    bases: list[DOMNode] = []
-    metas: list[DOMNode] = []
-    # Both anywhere in the page: what stands in the wrong place is honoured, as browsers do.
-    for node in tree.document.query_selector_all("base, meta"):
-        (bases if node.tag == "base" else metas).append(node)
-    links, nofollow = _links(tree, _base(bases, page_url), max_links)
+    anchors, bases, metas = _nodes(tree)
+    links, nofollow = _links(anchors, _base(bases, page_url), max_links)
     return Extract(
         title=" ".join(tree.title.split())[:MAX_TITLE_LENGTH] or None,
         links=links,
@@ -68,28 +63,41 @@ def extract(body: bytes, content_type: str, page_url: Url, max_links: int = MAX_
     )
 
 
+def _nodes(tree: HTMLTree) -> tuple[list[DOMNode], list[DOMNode], list[DOMNode]]:
+    """Links, bases and metas, anywhere in the page: what stands in the wrong place is honoured, as
+    browsers do."""
+    anchors: list[DOMNode] = []
+    bases: list[DOMNode] = []
+    metas: list[DOMNode] = []
+    # One walk for all, by an attribute: a walk by the names of elements takes a quarter of the time
+    # of the parse, this one half of that.
+    for node in tree.document.query_selector_all("[href], meta"):
+        tag = node.tag
+        if tag == "a" or tag == "area":
+            if len(anchors) < MAX_ANCHORS:
+                anchors.append(node)
+        elif tag == "meta":
+            metas.append(node)
+        elif tag == "base":
+            bases.append(node)
+    return anchors, bases, metas
+
+
 def _base(bases: list[DOMNode], page_url: Url) -> Url:
-    """The first that has a reference counts, if that can be resolved."""
-    for node in bases:
-        reference = node.getattr("href")
-        if reference is not None:
-            try:
-                return resolve_reference(page_url, reference)
-            except InvalidUrl:
-                break
+    """The first one counts, if it can be resolved."""
+    if bases:
+        with suppress(InvalidUrl):
+            return resolve_reference(page_url, bases[0].getattr("href"))
     return page_url
 
 
-def _links(tree: HTMLTree, base: Url, max_links: int) -> tuple[list[str], frozenset[str]]:
+def _links(anchors: list[DOMNode], base: Url, max_links: int) -> tuple[list[str], frozenset[str]]:
     # Link → whether nothing but nofollow was seen of it.
     found: dict[str, bool] = {}
     resolve = Links(base).resolve
-    for node in islice(tree.document.query_selector_all("a, area"), MAX_ANCHORS):
-        reference = node.getattr("href")
-        if reference is None or reference.startswith(_NO_PAGES):
-            continue
+    for node in anchors:
         try:
-            link = resolve(reference)
+            link = resolve(node.getattr("href"))
         except InvalidUrl:
             continue
         rel = node.getattr("rel")
@@ -97,7 +105,7 @@ def _links(tree: HTMLTree, base: Url, max_links: int) -> tuple[list[str], frozen
         found[link] = is_nofollow and found.get(link, True)
         if len(found) == max_links:
             break
-    return list(found), frozenset(link for link, is_nofollow in found.items() if is_nofollow)
+    return list(found), frozenset(compress(found, found.values()))
 
 
 def _robots(metas: list[DOMNode]) -> RobotsDirectives:

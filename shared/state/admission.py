@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from shared.crawl.states import UrlState
 from shared.state.database import Database, to_json
-from shared.state.model import KEY_BYTES, STATE_COUNTERS, Admitted, NewUrl
+from shared.state.model import KEY_BYTES, Admitted, NewUrl
 from shared.state.tally import Tally
 
 # Of one statement: what is looked up and inserted as one list.
@@ -32,22 +31,13 @@ _OF_HOSTS = (
     "SELECT json_group_array((SELECT admitted FROM hosts WHERE crawl = ?1 AND origin ="
     " (SELECT id FROM origins WHERE origin = value))) FROM json_each(?2)"
 )
-_ADD_DOMAINS = (
-    "INSERT INTO domains (name, queued) SELECT value->>0, value->>1 FROM json_each(?) WHERE true"
-    " ON CONFLICT DO UPDATE SET queued = queued + excluded.queued"
-)
+_ADD_DOMAINS = "INSERT OR IGNORE INTO domains (name) SELECT value->>1 FROM json_each(?)"
 _ADD_ORIGINS = (
-    "INSERT INTO origins (origin, domain, queued) SELECT value->>0,"
-    " (SELECT id FROM domains WHERE name = value->>1), value->>2 FROM json_each(?) WHERE true"
-    " ON CONFLICT DO UPDATE SET queued = queued + excluded.queued"
+    "INSERT OR IGNORE INTO origins (origin, domain) SELECT value->>0,"
+    " (SELECT id FROM domains WHERE name = value->>1) FROM json_each(?)"
 )
 _ORIGIN_IDS = (
     "SELECT json_group_array((SELECT id FROM origins WHERE origin = value->>0)) FROM json_each(?)"
-)
-_ADD_TO_HOSTS = (
-    "INSERT INTO hosts (crawl, origin, admitted)"
-    " SELECT ?, value->>0, value->>1 FROM json_each(?) WHERE true"
-    " ON CONFLICT DO UPDATE SET admitted = admitted + excluded.admitted"
 )
 _ADD_URLS = (
     "INSERT INTO urls (id, crawl, origin, updated_at, depth, redirects, key, url)"
@@ -61,11 +51,42 @@ _ADD_SEEN = (
 
 
 @dataclass(slots=True)
+class Places:
+    """What the one writer of a file need not ask it again. State: the ids of the origins last used,
+    and the id of the next URL. Both are wrong after a transaction that failed: forget them then."""
+
+    origins: dict[str, int] = field(default_factory=dict)
+    next_url: int | None = None
+
+    def take_ids(self, database: Database, number: int) -> int:
+        """So many ids of URLs; the first is returned."""
+        first = self.next_url
+        if first is None:
+            first = int(database.value("SELECT coalesce(max(id), 0) + 1 FROM urls"))
+        self.next_url = first + number
+        return first
+
+    def add_origins(self, database: Database, urls: Iterable[NewUrl]) -> None:
+        """So that the ids of all their origins are known."""
+        unknown = {url.origin: url.domain for url in urls if url.origin not in self.origins}
+        if not unknown:
+            return
+        if len(self.origins) >= ORIGINS_REMEMBERED:
+            self.origins.clear()
+            unknown = {url.origin: url.domain for url in urls}
+        listed = to_json(list(unknown.items()))
+        database.run(_ADD_DOMAINS, (listed,))
+        database.run(_ADD_ORIGINS, (listed,))
+        self.origins.update(zip(unknown, database.listed(_ORIGIN_IDS, (listed,)), strict=True))
+
+
+@dataclass(slots=True)
 class Admission:
     """One call's rules. State: none."""
 
     database: Database
     tally: Tally
+    places: Places
     crawl: int
     now: float
     host_limit: int | None
@@ -119,6 +140,7 @@ class Admission:
         """How many more URLs each of these origins may have; None: any number."""
         if self.host_limit is None or not origins:
             return None
+        self.tally.write(self.database)
         listed = list(origins)
         counts = self.database.listed(_OF_HOSTS, (self.crawl, to_json(listed)))
         return {
@@ -135,35 +157,21 @@ class Admission:
         self.database.run(_ADD_SEED_NAMES, (self.crawl, to_json(sorted(names))))
 
     def _insert(self, urls: list[NewUrl]) -> None:
-        origin_ids = self._add_places(urls)
+        self.places.add_origins(self.database, urls)
+        origin_ids = self.places.origins
+        for origin, number in Counter([url.origin for url in urls]).items():
+            self.tally.admitted(self.crawl, origin_ids[origin], number)
         # In the order of arrival; `seen` in the order of its keys, so that each of its pages is
         # touched once.
-        first = int(self.database.value("SELECT coalesce(max(id), 0) + 1 FROM urls"))
+        first = self.places.take_ids(self.database, len(urls))
         keys = b"".join([url.key for url in urls])
         rows = [(origin_ids[url.origin], url.depth, url.redirects, url.url) for url in urls]
         self.database.run(_ADD_URLS, (first, self.crawl, self.now, keys, to_json(rows)))
         in_order = sorted(range(len(urls)), key=lambda place: urls[place].key)
         self.database.run(_ADD_SEEN, (self.crawl, keys, first, to_json(in_order)))
 
-    def _add_places(self, urls: list[NewUrl]) -> dict[str, int]:
-        """Add to the origins and domains; the ids of the origins."""
-        by_domain = Counter([url.domain for url in urls])
-        by_origin = Counter([url.origin for url in urls])
-        domain_of = {url.origin: url.domain for url in urls}
-        self.database.run(_ADD_DOMAINS, (to_json(list(by_domain.items())),))
-        listed = to_json(
-            [(origin, domain_of[origin], number) for origin, number in by_origin.items()]
-        )
-        self.database.run(_ADD_ORIGINS, (listed,))
-        ids = dict(zip(by_origin, self.database.listed(_ORIGIN_IDS, (listed,)), strict=True))
-        of_hosts = [(ids[origin], number) for origin, number in by_origin.items()]
-        self.database.run(_ADD_TO_HOSTS, (self.crawl, to_json(of_hosts)))
-        return ids
-
     def _count(self, admitted: Admitted) -> None:
         for name, number in (
-            (STATE_COUNTERS[UrlState.QUEUED], admitted.new),
-            ("admitted", admitted.new),
             ("duplicates", admitted.duplicates),
             ("over_host_limit", admitted.over_host_limit),
             ("out_of_scope", admitted.out_of_scope),

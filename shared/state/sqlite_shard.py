@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.crawl.states import UrlState
 from shared.state import sqlite_links, sqlite_robots
-from shared.state.admission import Admission
+from shared.state.admission import Admission, Places
 from shared.state.database import Database, to_json
 from shared.state.model import (
     KEY_BYTES,
@@ -87,12 +87,14 @@ _END = (
 
 
 class SqliteShard(SqliteReader):
-    """State: the epoch, and what the open transaction has added up so far."""
+    """State: the epoch, what the open transaction has added up so far, and what need not be asked
+    again."""
 
     def __init__(self, database: Database, epoch: int) -> None:
         super().__init__(database)
         self._epoch = epoch
         self._tally = Tally()
+        self._places = Places()
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -119,6 +121,10 @@ class SqliteShard(SqliteReader):
         self._write_tally()
         return super().counters(crawl)
 
+    def waiting_domains(self, limit: int) -> list[StoredDomain]:
+        self._write_tally()
+        return super().waiting_domains(limit)
+
     # Frontier
 
     def admit(
@@ -130,7 +136,7 @@ class SqliteShard(SqliteReader):
         host_limit: int | None = None,
         are_seeds: bool = False,
     ) -> Admitted:
-        admission = Admission(self._database, self._tally, crawl, now, host_limit)
+        admission = Admission(self._database, self._tally, self._places, crawl, now, host_limit)
         return admission.admit(urls, are_seeds=are_seeds)
 
     def take_domains(self, due_by: float, limit: int) -> list[StoredDomain]:
@@ -279,6 +285,9 @@ class SqliteShard(SqliteReader):
             with self._database.transaction():
                 yield
                 self._tally.write_last(self._database)
+        except BaseException:
+            self._places = Places()
+            raise
         finally:
             self._tally = Tally()
 

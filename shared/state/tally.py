@@ -28,6 +28,11 @@ _ADD_TO_DOMAINS = (
     " JOIN origins ON origins.id = value->>0 GROUP BY domain HAVING number <> 0) AS changed"
     " WHERE domains.id = changed.domain"
 )
+_ADD_TO_HOSTS = (
+    "INSERT INTO hosts (crawl, origin, admitted)"
+    " SELECT value->>0, value->>1, value->>2 FROM json_each(?) WHERE true"
+    " ON CONFLICT DO UPDATE SET admitted = admitted + excluded.admitted"
+)
 _ADD_ERRORS = (
     "INSERT INTO errors (crawl, reason, count, sample_url, first_at, last_at)"
     " SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5"
@@ -69,6 +74,8 @@ class Tally:
     counters: defaultdict[tuple[int, str], int] = field(default_factory=lambda: defaultdict(int))
     # URLs that wait, by origin.
     queued: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    # URLs that were admitted, by crawl and origin.
+    hosts: defaultdict[tuple[int, int], int] = field(default_factory=lambda: defaultdict(int))
     errors: dict[tuple[int, str], Errors] = field(default_factory=dict)
     # (next_at, delay_s, whether it stays taken), (ready_at, notes).
     domains: dict[int, tuple[float, float, bool]] = field(default_factory=dict)
@@ -90,6 +97,13 @@ class Tally:
         if after is UrlState.QUEUED:
             self.queued[origin] += number
 
+    def admitted(self, crawl: int, origin: int, number: int) -> None:
+        """So many URLs are new, and wait."""
+        self.count(crawl, "admitted", number)
+        self.count(crawl, STATE_COUNTERS[UrlState.QUEUED], number)
+        self.queued[origin] += number
+        self.hosts[crawl, origin] += number
+
     def error(self, crawl: int, reason: str, errors: Errors) -> None:
         known = self.errors.setdefault((crawl, reason[:REASON_LENGTH]), errors)
         if known is not errors:
@@ -103,13 +117,20 @@ class Tally:
             listed = to_json(queued)
             database.run(_ADD_TO_ORIGINS, (listed,))
             database.run(_ADD_TO_DOMAINS, (listed,))
+        if self.hosts:
+            hosts = [(*place, number) for place, number in self.hosts.items()]
+            database.run(_ADD_TO_HOSTS, (to_json(hosts),))
         if self.errors:
             add_errors(database, self.errors)
         counters = [(*place, number) for place, number in self.counters.items() if number]
         if counters:
             database.run(_ADD_COUNTERS, (to_json(counters),))
-        for written in (self.queued, self.errors, self.counters, self.domains, self.origins):
-            written.clear()
+        self.queued.clear()
+        self.hosts.clear()
+        self.errors.clear()
+        self.counters.clear()
+        self.domains.clear()
+        self.origins.clear()
 
     def write_last(self, database: Database) -> None:
         """Before the commit."""

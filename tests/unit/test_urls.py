@@ -281,6 +281,8 @@ def test_any_reference_is_a_url_or_an_invalid_one(reference):
 REFERENCES = st.one_of(
     st.text(max_size=40),
     st.from_regex(urls._CLEAN_REFERENCE, fullmatch=True),
+    st.from_regex(urls._PLAIN_LINK, fullmatch=True),
+    st.text("aB1.-_:@/?#", max_size=20).map(lambda rest: "https://" + rest),
     st.text("ab/.?#%:;=&hps", max_size=12).map(lambda rest: "http://example.com/" + rest),
     st.text("ab/.?#%:;=&hps", max_size=12).map(lambda rest: "http://other.example" + rest),
 )
@@ -302,6 +304,22 @@ REFERENCES = st.one_of(
 @example("https:x")
 @example("/a#\x00")
 @example("/" + "a" * MAX_URL_LENGTH)
+@example("/a/../b")
+@example("/a?b=/../c")
+@example("///x")
+@example("http:///x")
+@example("http://x.example./a")
+@example("http://x..example/a")
+@example("http://x.1/a")
+@example("http://127.1/a")
+@example("http://x.example/a\n")
+@example("http://x.example/.a")
+@example("http://x.example:80/a")
+@example("http://" + "a" * 63 + ".example/")
+@example("http://" + "a" * 64 + ".example/")
+@example("http://" + "a." * 122 + "example/")
+@example("http://" + "a." * 123 + "example/")
+@example("javascript://x.example/")
 def test_the_links_of_a_page_are_resolved_as_any_reference(reference):
     try:
         expected = resolve_reference(BASE, reference).text

@@ -19,7 +19,7 @@ from shared.state.protocol import ShardStore
 from shared.urls import Url, parse_url, registrable_domain, shard_of_url
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
 from worker.crawl.figures import CrawlFigures
-from worker.crawl.links import Link, LinkSorter, SortedLinks, as_links
+from worker.crawl.links import Link, LinkSorter, SortedLinks, Sorting, as_links
 from worker.crawl.store_thread import StoreThread
 
 # Of one message to another shard.
@@ -76,7 +76,15 @@ class Desk:
                 together.setdefault((shard, page.crawl), []).append(page)
             else:
                 elsewhere.append(page)
-        endings = [self._parsed(*place, mine) for place, mine in together.items()]
+        sortings = {
+            crawl.id: self._sorting(crawl)
+            for crawl in map(self._crawls.by_id.get, {crawl for _, crawl in together})
+            if crawl is not None
+        }
+        endings = [
+            self._parsed(shard, crawl, mine, sortings.get(crawl))
+            for (shard, crawl), mine in together.items()
+        ]
         try:
             await self._admit_local(endings)
         except LeaseLost:
@@ -93,7 +101,8 @@ class Desk:
         self, shard: int, crawl: LiveCrawl, claimed: ClaimedUrl, target: Url, status: int
     ) -> None:
         """The target is a URL of its own, as deep as the one that leads to it."""
-        links = self._sorted(crawl, [(target.text, claimed.depth, claimed.redirects + 1)])
+        sorting = self._sorting(crawl)
+        links = sorting.sort([target.text], claimed.depth, claimed.redirects + 1)
         settled = Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
 
         def end(store: ShardStore, now: float) -> Iterable[int]:
@@ -112,8 +121,11 @@ class Desk:
         batches = []
         for batch in message.batches:
             crawl = self._crawls.by_id.get(batch.crawl)
-            found = self._sorted(crawl, batch.links) if crawl is not None else SortedLinks()
-            urls = found.by_shard.get(shard, [])
+            urls: list[NewUrl] = []
+            if crawl is not None:
+                sorting = self._sorting(crawl)
+                for url, depth, redirects in batch.links:
+                    urls += sorting.sort([url], depth, redirects).by_shard.get(shard, [])
             batches.append((batch, urls, self._host_limit(batch.crawl)))
 
         def receive(store: ShardStore) -> None:
@@ -135,8 +147,7 @@ class Desk:
         self._sorter.seeds_came()
         for batch in batches:
             crawl = self._crawls.by_id[batch.crawl]
-            links: list[Link] = [(url, 0, 0) for url in batch.urls]
-            by_shard = self._sorted(crawl, links).by_shard
+            by_shard = self._sorting(crawl).sort(batch.urls, 0, 0).by_shard
             urls = by_shard.pop(shard, [])
             for other, theirs in by_shard.items():
                 texts = [url.url for url in theirs]
@@ -144,8 +155,8 @@ class Desk:
             await self._admit(shard, batch.crawl, urls)
         return misplaced
 
-    def _sorted(self, crawl: LiveCrawl, links: Sequence[Link]) -> SortedLinks:
-        return self._sorter.sort(crawl, links, self.shards)
+    def _sorting(self, crawl: LiveCrawl) -> Sorting:
+        return self._sorter.sorting(crawl, self.shards, self._owned)
 
     def _host_limit(self, crawl: int) -> int | None:
         live = self._crawls.by_id.get(crawl)
@@ -156,14 +167,17 @@ class Desk:
             raise LeaseLost(f"shard {shard} is not owned here")
         return shard
 
-    def _parsed(self, shard: int, crawl: int, pages: Sequence[ParsedPage]) -> Ending:
-        live = self._crawls.by_id.get(crawl)
+    def _parsed(
+        self, shard: int, crawl: int, pages: Sequence[ParsedPage], sorting: Sorting | None
+    ) -> Ending:
         links = []
         for page in pages:
             self._figures.links += len(page.links)
-            below = page.depth + 1
-            found: list[Link] = [(link, below, 0) for link in page.links]
-            links.append(self._sorted(live, found) if live is not None else SortedLinks())
+            links.append(
+                sorting.sort(page.links, page.depth + 1, 0)
+                if sorting is not None
+                else SortedLinks()
+            )
         keys = [bytes.fromhex(page.key) for page in pages]
         return Ending(shard, crawl, links, lambda store, now: store.parsed(crawl, keys, now))
 

@@ -5,6 +5,7 @@ State only; what may be requested when is decided by `ready`, and kept in the st
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf
 
 from shared.state.model import ClaimedUrl
 from worker.crawl.politeness import OriginState
@@ -33,13 +34,16 @@ class Origin:
 
 @dataclass(slots=True, eq=False)
 class Domain:
-    """A registrable domain: what is polite is reckoned by it. `next_at` on the loop's clock."""
+    """A registrable domain: what is polite is reckoned by it. Times are on the loop's clock."""
 
     id: int
     name: str
     shard: "OwnedShard"
     delay_s: float
     next_at: float
+    # When the first of its origins is due that have URLs, but not for so long that they left the
+    # memory.
+    look_at: float = inf
     in_flight: int = 0
     origins: dict[str, Origin] = field(default_factory=dict)
 
@@ -57,3 +61,7 @@ class OwnedShard:
     # Nothing new is begun: it is about to be given up.
     is_leaving: bool = False
     is_loading: bool = False
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.in_flight or self.is_loading)

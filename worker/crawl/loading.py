@@ -1,7 +1,7 @@
 """What is taken from a shard's store into memory: domains that are due, and the URLs next in line.
 Called in the store's thread, inside a transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from shared.state.model import ClaimedUrl, StoredDomain
@@ -57,12 +57,19 @@ def load_due(
 
 
 def load_one(
-    store: ShardStore, name: str, crawls: Sequence[int], now: float, urls_each: int
+    store: ShardStore,
+    name: str,
+    crawls: Sequence[int],
+    now: float,
+    *,
+    urls_each: int,
+    known: Collection[int],
 ) -> LoadedDomain | None:
-    """A domain that is in memory already and got new origins."""
+    """A domain that is in memory already, with those of its origins that are not."""
     domain = store.take_domain(name)
     if domain is None:
         return None
+    domain.origins = [origin for origin in domain.origins if origin.id not in known]
     return LoadedDomain(domain, _claims(store, domain, crawls, now, urls_each))
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
+from math import inf
 
 from shared.state.model import NewUrl, StoredDomain
 from shared.state.protocol import ShardStore
@@ -68,7 +69,7 @@ class WorkingSet:
     async def leave(self, shard: OwnedShard) -> None:
         """Begin nothing new there, wait for what is in flight, and write everything back."""
         shard.is_leaving = True
-        while shard.in_flight and shard.number in self._shards:  # noqa: ASYNC110 - many end it
+        while shard.is_busy and shard.number in self._shards:  # noqa: ASYNC110 - many end it
             await asyncio.sleep(LEAVE_LOOK_S)
         domains = list(shard.domains.values())
         kept = [(domain.id, self._wall(domain.next_at), domain.delay_s) for domain in domains]
@@ -142,13 +143,17 @@ class WorkingSet:
             self._tasks.spawn(self.load(shard))
 
     def queued_again(self, origin: Origin) -> None:
-        """One of its URLs is back in the store, for now or for later."""
-        domain = origin.domain
-        if origin.handle in self.origins:
-            if origin.is_claiming or not origin.urls:
-                self.refill(origin)
-        elif domain.shard.domains.get(domain.name) is domain:
-            self._tasks.spawn(self._load_one(domain.shard, domain.name))
+        """One of its URLs is back in the store, for now or for later. The origin may have left the
+        memory since, and its domain, and both may have come back."""
+        shard = origin.domain.shard
+        domain = shard.domains.get(origin.domain.name)
+        if domain is None:
+            return  # it comes with a load
+        here = domain.origins.get(origin.name)
+        if here is None:
+            self._tasks.spawn(self._load_one(shard, domain.name))
+        elif here.is_claiming or not here.urls:
+            self.refill(here)
 
     def crawls_stopped(self, stopped: Iterable[int]) -> None:
         """URLs of crawls that no longer run go back to where they came from."""
@@ -168,13 +173,17 @@ class WorkingSet:
         domain = origin.domain
         origin.in_flight -= 1
         domain.in_flight -= 1
+        now = self._loop.time()
         if delay_s is not None:
             self._keep_delay(domain, delay_s)
-            domain.next_at = max(domain.next_at, self._loop.time() + delay_s)
+            domain.next_at = max(domain.next_at, now + delay_s)
         self.ready.done(domain.name, origin.handle, domain.next_at)
         if not origin.urls:
             self.ready.remove_origin(origin.handle)
             self.refill(origin)
+        if now >= domain.look_at:
+            domain.look_at = inf
+            self._tasks.spawn(self._load_one(domain.shard, domain.name))
         self._release_if_empty(domain, 0.0)
         self._wake()
 
@@ -238,12 +247,14 @@ class WorkingSet:
             return True
         for each in stored.origins:
             origin = domain.origins.get(each.origin)
-            is_known = origin is not None and (
-                self.ready.has_origin(origin.handle) or not origin.is_idle
-            )
-            if not is_known and each.ready_at <= time.time():
+            is_served = origin is not None and self._is_served(origin)
+            if not is_served and each.ready_at <= time.time():
                 return True
         return False
+
+    def _is_served(self, origin: Origin) -> bool:
+        """Its turn comes, or something is under way that looks for more of it."""
+        return self.ready.has_origin(origin.handle) or not origin.is_idle
 
     def a_crawl_of(self, origin: Origin) -> LiveCrawl | None:
         for url in origin.urls:
@@ -273,18 +284,18 @@ class WorkingSet:
             # Given up meanwhile; the URLs go back.
             for url in claims.urls:
                 self._settling.settle(shard, endings.put_off(url))
+        elif origin.has_news and not (claims.urls or origin.urls):
+            self.refill(origin)
         elif claims.urls or origin.urls or _is_soon(claims.due_at):
             self._place(origin, claims)
             self._wake()
-        elif origin.has_news:
-            origin.has_news = False
-            self.refill(origin)
         elif not origin.in_flight:
             # Else the page that is under way may bring more, and its end looks again.
             self._drop_origin(origin, claims.due_at)
 
     async def _load_one(self, shard: OwnedShard, name: str) -> bool:
-        """Whether there was something to fetch."""
+        """Take in those origins of a domain that are not here. Whether there was something to
+        fetch."""
         domain = shard.domains.get(name)
         crawls = self._crawls.running
         if domain is None or not crawls:
@@ -295,6 +306,7 @@ class WorkingSet:
             crawls=crawls,
             now=time.time(),
             urls_each=_claims_of(domain),
+            known={each.id for each in domain.origins.values() if self._is_served(each)},
         )
         try:
             loaded = await self._store.change(shard.number, call)
@@ -303,7 +315,7 @@ class WorkingSet:
             return False
         if loaded is None:
             return False
-        if shard.domains.get(name) is domain:
+        if name in shard.domains:
             self._take_in(shard, loaded)
             self._wake()
             return any(claims.urls for claims in loaded.claims.values())
@@ -311,13 +323,12 @@ class WorkingSet:
         for claims in loaded.claims.values():
             for url in claims.urls:
                 self._settling.settle(shard, endings.put_off(url))
-        if name not in shard.domains:
-            self._put_domain(domain, 0.0)
+        self._put_domain(domain, 0.0)
         return False
 
     def _take_in(self, shard: OwnedShard, loaded: LoadedDomain) -> None:
         stored = loaded.domain
-        if shard.number not in self._shards:
+        if self._shards.get(shard.number) is not shard:
             return
         domain = shard.domains.get(stored.name)
         if domain is None:
@@ -326,7 +337,10 @@ class WorkingSet:
             shard.domains[stored.name] = domain
         for each in stored.origins:
             claims = loaded.claims.get(each.id)
-            if claims is None or not (claims.urls or _is_soon(claims.due_at)):
+            if claims is None:
+                continue
+            if not (claims.urls or _is_soon(claims.due_at)):
+                self._look_again(domain, claims.due_at)
                 continue
             origin = domain.origins.get(each.origin)
             if origin is None:
@@ -340,7 +354,7 @@ class WorkingSet:
         """Put it where its next URL is taken from, with its time."""
         domain = origin.domain
         origin.urls.extend(claims.urls)
-        if not claims.urls and claims.due_at is not None:
+        if not origin.urls and claims.due_at is not None:
             ready_at = max(ready_at, claims.due_at)
         at = self._loop_time(max(ready_at, origin.state.blocked_until))
         # Anew: one that is there would keep its time if that is later, and its URLs may be newer.
@@ -355,7 +369,13 @@ class WorkingSet:
         self.origins.pop(origin.handle, None)
         domain.origins.pop(origin.name, None)
         self.ready.remove_origin(origin.handle)
+        self._look_again(domain, due_at)
         self._release_if_empty(domain, due_at or 0.0)
+
+    def _look_again(self, domain: Domain, due_at: float | None) -> None:
+        """An origin of it is due then (wall clock; None: never) and not in memory."""
+        if due_at is not None:
+            domain.look_at = min(domain.look_at, self._loop_time(due_at))
 
     def _release_if_empty(self, domain: Domain, due_at: float) -> None:
         is_here = domain.shard.domains.get(domain.name) is domain

@@ -31,6 +31,11 @@ def take_all(shard: ShardStore) -> list[StoredDomain]:
         return shard.take_domains(NOW, 1000)
 
 
+def taken_domains(shard: ShardStore) -> dict[str, StoredDomain]:
+    with shard.transaction():
+        return {domain.name: domain for domain in shard.taken_domains()}
+
+
 def origin_id(reader: ShardReader, site: str = SITE) -> int:
     [found] = [
         origin.id

@@ -17,6 +17,7 @@ from tests.contract.state.helpers import (
     state_counts,
     states,
     take_all,
+    taken_domains,
     url,
     waiting,
 )
@@ -221,6 +222,57 @@ def test_a_domain_without_urls_waiting_is_not_given(shard):
     assert take_all(shard) == []
     with shard.transaction():
         assert shard.take_domain("example.com") is None
+
+
+def test_a_domain_is_taken_until_it_is_given_up(shard):
+    admit(shard, [url("http://a.com/"), url("http://b.com/"), url("http://c.com/")])
+    assert taken_domains(shard) == {}
+    with shard.transaction():
+        [first] = shard.take_domains(NOW, 1)
+        second = shard.take_domain("b.com")
+        assert [domain.name for domain in shard.taken_domains()] == ["a.com", "b.com"]
+        shard.keep_domain(first.id, NOW + 5, 2.5)
+        shard.put_domain(second.id, NOW, 1.0)
+        # What the transaction changed before counts.
+        assert [domain.name for domain in shard.taken_domains()] == ["a.com"]
+    [kept] = taken_domains(shard).values()
+    assert (kept.id, kept.name, kept.next_at, kept.delay_s) == (first.id, "a.com", NOW + 5, 2.5)
+
+
+def test_the_domains_that_are_taken_stay_as_they_are(shard):
+    admit(shard, pages(2))
+    take_all(shard)
+    before = taken_domains(shard)
+    assert taken_domains(shard) == before
+    assert take_all(shard) == []
+    with shard.transaction():
+        shard.put_domain(before["example.com"].id, NOW, 1.0)
+    assert taken_domains(shard) == {}
+    assert len(take_all(shard)) == 1
+
+
+def test_a_taken_domain_is_told_with_its_origins_that_have_urls(shard):
+    admit(shard, [*pages(2), *pages(1, "http://x.example.com")])
+    take_all(shard)
+    claim(shard, origin_id(shard, "http://x.example.com"))
+    with shard.transaction():
+        shard.keep_origin(origin_id(shard), NOW + 60, b"notes")
+    [domain] = taken_domains(shard).values()
+    assert [(one.origin, one.queued, one.ready_at, one.notes) for one in domain.origins] == [
+        (SITE, 2, NOW + 60, b"notes")
+    ]
+
+
+def test_a_taken_domain_is_told_only_while_urls_of_it_wait(shard):
+    admit(shard, pages(1))
+    take_all(shard)
+    [one] = claim(shard, origin_id(shard))
+    assert taken_domains(shard) == {}
+    settle(shard, Settled(one.id, QUEUED, not_before=NOW + 60))
+    assert set(taken_domains(shard)) == {"example.com"}
+    with shard.transaction():
+        shard.purge(CRAWL, "example.com", 9)
+        assert shard.taken_domains() == []
 
 
 def test_the_domains_with_most_urls_waiting_are_shown_first(shard):
@@ -440,3 +492,15 @@ def test_counters_of_states_belong_to_the_store(shard):
     assert shard.counters(CRAWL)["links"] == 8
     with pytest.raises(ValueError, match="queued"), shard.transaction():
         shard.count(CRAWL, {"queued": 1})
+
+
+def test_what_a_failed_transaction_began_is_not_taken_for_known(shard):
+    with pytest.raises(RuntimeError), shard.transaction():
+        shard.admit(CRAWL, pages(3), NOW)
+        raise RuntimeError
+    admit(shard, pages(2))
+    assert [url.url for url in claim(shard, origin_id(shard))] == [url.url for url in pages(2)]
+    with shard.transaction():
+        shard.admit(CRAWL, pages(3), NOW)
+        [domain] = shard.waiting_domains(10)
+    assert [origin.queued for origin in domain.origins] == [1]

@@ -16,6 +16,7 @@ from tests.contract.state.helpers import (
     settle,
     state_counts,
     take_all,
+    taken_domains,
     url,
     waiting,
 )
@@ -86,6 +87,14 @@ def test_domains_that_the_last_owner_had_wait_for_their_delay(stores):
         "kept.com": NOW + 10.5,
         "given.com": NOW + 3,
     }
+
+
+def test_nothing_is_taken_when_a_new_owner_comes(stores):
+    old = stores.shard(epoch=1)
+    admit(old, pages(1))
+    take_all(old)
+    new = stores.shard(epoch=2)
+    assert taken_domains(new) == {}
 
 
 def test_a_domain_whose_delay_nobody_said_waits_for_the_usual_one(stores):

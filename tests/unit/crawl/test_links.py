@@ -29,8 +29,18 @@ def live(
 
 
 def sorted_of(crawl: LiveCrawl, *links: Link | str) -> SortedLinks:
-    given: list[Link] = [(link, 1, 0) if isinstance(link, str) else link for link in links]
-    return LinkSorter().sort(crawl, given, SHARDS)
+    sorting, together = LinkSorter().sorting(crawl, SHARDS, range(SHARDS)), SortedLinks()
+    for link in links:
+        url, depth, redirects = (link, 1, 0) if isinstance(link, str) else link
+        result = sorting.sort([url], depth, redirects)
+        together.counts.update(result.counts)
+        for shard, new in result.by_shard.items():
+            together.by_shard.setdefault(shard, []).extend(new)
+    return together
+
+
+def sort(sorter: LinkSorter, crawl: LiveCrawl, *links: str) -> SortedLinks:
+    return sorter.sorting(crawl, SHARDS, range(SHARDS)).sort(links, 1, 0)
 
 
 def urls(result: SortedLinks) -> list[str]:
@@ -114,29 +124,45 @@ def test_why_links_are_left_out_is_counted() -> None:
     )
 
     assert urls(result) == ["http://a.example/fine"]
-    assert result.counts == {"links": 7, "excluded": 1, "trapped": 1, "out_of_scope": 4}
+    counts = {name: number for name, number in result.counts.items() if number}
+    assert counts == {"links": 7, "excluded": 1, "trapped": 1, "out_of_scope": 4}
 
 
 def test_what_was_admitted_a_moment_ago_is_a_duplicate() -> None:
     sorter, crawl = LinkSorter(), live("a.example")
-    first = sorter.sort(crawl, [("http://a.example/x", 1, 0)], SHARDS)
+    first = sort(sorter, crawl, "http://a.example/x")
     for new in first.by_shard.values():
         sorter.admitted(crawl.id, new)
 
-    again = sorter.sort(crawl, [("http://a.example/x", 1, 0)], SHARDS)
+    again = sort(sorter, crawl, "http://a.example/x")
 
     assert again.by_shard == {}
     assert again.counts["duplicates"] == 1
 
 
+def test_what_was_found_a_moment_ago_together_with_others_is_a_duplicate() -> None:
+    sorting = LinkSorter().sorting(live("a.example"), SHARDS, range(SHARDS))
+    first = sorting.sort(["http://a.example/x", "http://a.example/x"], 1, 0)
+    second = sorting.sort(["http://a.example/x", "http://a.example/y"], 2, 0)
+
+    assert (urls(first), urls(second)) == (["http://a.example/x"], ["http://a.example/y"])
+    assert (first.counts["duplicates"], second.counts["duplicates"]) == (1, 1)
+
+
+def test_what_is_sent_to_others_is_found_again_with_each_page() -> None:
+    sorting = LinkSorter().sorting(live("a.example"), SHARDS, ())
+    for _ in range(2):
+        assert urls(sorting.sort(["http://a.example/x"], 1, 0)) == ["http://a.example/x"]
+
+
 def test_a_new_seed_opens_its_host() -> None:
     sorter, crawl = LinkSorter(), live("a.example")
-    link: Link = ("http://b.example/x", 1, 0)
-    assert urls(sorter.sort(crawl, [link], SHARDS)) == []
+    link = "http://b.example/x"
+    assert urls(sort(sorter, crawl, link)) == []
 
     crawl.seed_names = frozenset({"a.example", "b.example"})
 
-    assert urls(sorter.sort(crawl, [link], SHARDS)) == [link[0]]
+    assert urls(sort(sorter, crawl, link)) == [link]
 
 
 def test_a_link_that_is_not_canonical_is_known_by_its_canonical_form() -> None:
@@ -151,10 +177,11 @@ def test_recent_urls_are_bounded() -> None:
     recent = RecentUrls(most=10)
     sorter, crawl = LinkSorter(), live("a.example")
     for number in range(100):
-        link: Link = (f"http://a.example/{number}", 1, 0)
-        for new in sorter.sort(crawl, [link], SHARDS).by_shard.values():
+        for new in sort(sorter, crawl, f"http://a.example/{number}").by_shard.values():
             recent.add(crawl.id, new)
 
-    kept = [n for n in range(100) if (crawl.id, f"http://a.example/{n}") in recent]
+    young, old = recent.of(crawl.id)
+    kept = [n for n in range(100) if f"http://a.example/{n}" in young | old]
+    assert recent.of(crawl.id + 1) == (set(), set())
     assert kept == list(range(100 - len(kept), 100))
     assert 5 <= len(kept) <= 10

@@ -97,7 +97,7 @@ async def test_a_push_that_fails_fails_all_its_pages() -> None:
         pages.push(page(1), 0), pages.push(page(2), 0), return_exceptions=True
     )
 
-    assert told == [broker.error, broker.error]
+    assert list(told) == [broker.error, broker.error]
     broker.error = None
     await pages.push(page(3), 0)
     assert broker.visits() == [[["visit-3"]]]

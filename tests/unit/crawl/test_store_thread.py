@@ -76,6 +76,31 @@ async def test_what_nobody_waits_for_goes_first_with_the_next_change(
     assert log == ["begin", "patient", "urgent", "commit"]
 
 
+async def test_changes_of_a_shard_keep_the_order_in_which_they_were_asked_for(
+    thread: StoreThread, log: list[str]
+) -> None:
+    """One that takes a domain, and the one that then gives it up."""
+    first = thread.change_some_time(7, note("patient"))
+    second = thread.change(7, note("urgent"))
+    third = thread.change_some_time(7, note("patient, later"))
+    fourth = thread.change(7, note("urgent, later"))
+    await asyncio.gather(first, second, third, fourth)
+
+    assert log == ["begin", "patient", "urgent", "patient, later", "urgent, later", "commit"]
+
+
+async def test_what_nobody_waits_for_keeps_its_place_when_a_change_of_another_shard_goes(
+    thread: StoreThread, log: list[str]
+) -> None:
+    await thread.open(8, lambda: cast("ShardStore", RecordingStore([])))
+    urgent = thread.change(7, note("urgent"))
+    await thread.change(8, note("of another shard"))
+    patient = thread.change_some_time(7, note("patient"))
+    await asyncio.gather(urgent, patient)
+
+    assert log == ["begin", "urgent", "commit", "begin", "patient", "commit"]
+
+
 async def test_what_nobody_waits_for_goes_by_itself_in_the_end(
     thread: StoreThread, log: list[str]
 ) -> None:

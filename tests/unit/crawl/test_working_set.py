@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -42,7 +42,7 @@ HOUR_S = 3600.0
 PATIENCE_S = 10.0
 # The owner's are longer.
 LOAD_S = 0.02
-SOON_S = 0.2
+SOON_S = 0.1
 
 
 class Visit(NamedTuple):
@@ -55,10 +55,12 @@ class Visit(NamedTuple):
 
 
 class ScriptedVisits:
-    """What the feed begins; the test says how it ends. State: those that were not looked at."""
+    """What the feed begins; the test says how it ends. State: those that were not looked at, and
+    those that were begun in spite of a block."""
 
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Visit] = asyncio.Queue()
+        self.impolite: list[Visit] = []
         self.in_slots = self.robots_in_flight = self.unsettled = 0
         self.rights = SimpleNamespace(hold=lambda *_: True)
         rules = rules_of(StoredRobots(ALLOW_ALL, b"", 0.0, time.time() + HOUR_S))
@@ -69,7 +71,11 @@ class ScriptedVisits:
 
     def begin(self, origin: Origin, _: RobotsRules, claimed: ClaimedUrl, _crawl: LiveCrawl) -> None:
         origin.domain.shard.in_flight += 1
-        self.begun.put_nowait(Visit(origin, claimed))
+        visit = Visit(origin, claimed)
+        self.begun.put_nowait(visit)
+        # The clocks of the loop and of the wall may differ by as little.
+        if origin.state.blocked_until > time.time() + 0.005:
+            self.impolite.append(visit)
 
 
 class Bench:
@@ -104,6 +110,8 @@ class Bench:
             lambda _: None,
         )
         self.shard = OwnedShard(0, 1)
+        self.may_load = asyncio.Event()
+        self.may_load.set()
 
     async def open(self) -> None:
         await self.store.open(0, partial(open_shard, self.directory, 0, 0, 1, 0.0))
@@ -111,6 +119,7 @@ class Bench:
 
     async def keep_loading(self) -> None:
         while True:
+            await self.may_load.wait()
             await self.hosts.load(self.shard)
             await asyncio.sleep(LOAD_S)
 
@@ -123,6 +132,11 @@ class Bench:
     async def begun(self) -> Visit:
         async with asyncio.timeout(PATIENCE_S):
             return await self.visits.begun.get()
+
+    async def begun_of(self, *urls: str) -> list[Visit]:
+        """Those of these URLs, which have their turns at the same time, in whatever order."""
+        visits = {visit.url: visit for visit in [await self.begun() for _ in urls]}
+        return [visits[url] for url in urls]
 
     def end(self, visit: Visit, delay_s: float = 0.0) -> None:
         """The answer is here."""
@@ -208,8 +222,9 @@ async def working(directory: Path, connections: int = 1) -> AsyncIterator[Bench]
         loading_task.cancel()
         await asyncio.gather(loading_task, return_exceptions=True)
         bench.feed.is_open = False
+        await bench.quiet()
         await bench.store.stop()
-    assert bench.failures == []
+    assert (bench.failures, bench.visits.impolite) == ([], [])
 
 
 @pytest.fixture
@@ -286,16 +301,15 @@ async def test_urls_that_come_during_a_claim_are_found_whatever_else_of_the_doma
 ) -> None:
     bench = wide_bench
     await bench.admit(A + "1", A + "2", B + "1")
-    first, of_other_host = await bench.begun(), await bench.begun()
+    first, _of_other_host = await bench.begun_of(A + "1", B + "1")
     late = new_urls([A + "3"])
     async with bench.slow_store(partial(admit, urls=late)):
         bench.hosts.told_new(0, late)
         bench.end(first)
-        second = await bench.begun()
+        [second] = await bench.begun_of(A + "2")
         bench.end(second)
 
     assert (await bench.begun()).url == A + "3"
-    assert [visit.url for visit in (first, of_other_host, second)] == [A + "1", B + "1", A + "2"]
 
 
 async def test_urls_that_come_during_a_claim_do_not_wait_for_a_retry_that_is_due_later(
@@ -320,15 +334,18 @@ async def test_a_domain_that_is_given_up_while_its_new_host_is_looked_for_comes_
     """The look takes it in the store once more, and nobody here has it any longer."""
     await bench.admit(A + "1")
     visit = await bench.begun()
+    bench.may_load.clear()
     await bench.quiet()
     # So that the look is not yet on its way when the domain is given up.
-    monkeypatch.setattr(store_thread, "GATHER_S", 0.1)
+    monkeypatch.setattr(store_thread, "GATHER_S", 0.05)
+    monkeypatch.setattr(store_thread, "PATIENCE_S", 1.0)
     bench.end(visit)
     late = new_urls([B + "1"])
     async with bench.slow_store(partial(admit, urls=late)):
         bench.hosts.told_new(0, late)
         await asyncio.sleep(0)
     assert bench.shard.domains == {}
+    bench.may_load.set()
 
     assert (await bench.begun()).url == B + "1"
 
@@ -354,7 +371,7 @@ async def test_a_retry_of_a_host_that_left_the_memory_is_found_while_its_domain_
 ) -> None:
     bench = wide_bench
     await bench.admit(A + "1", B + "1")
-    visit, of_other_host = await bench.begun(), await bench.begun()
+    visit, of_other_host = await bench.begun_of(A + "1", B + "1")
     bench.end(visit)
     await bench.quiet()
     assert list(of_other_host.origin.domain.origins.values()) == [of_other_host.origin]
@@ -387,7 +404,7 @@ async def test_a_retry_is_found_when_its_host_left_the_memory_and_came_back(
 ) -> None:
     bench = wide_bench
     await bench.admit(A + "1", B + "1")
-    visit, _of_other_host = await bench.begun(), await bench.begun()
+    visit, _of_other_host = await bench.begun_of(A + "1", B + "1")
     bench.end(visit)
     await bench.quiet()
     await bench.admit(A + "2")
@@ -425,16 +442,17 @@ async def test_a_host_that_is_blocked_for_long_holds_back_no_other_of_its_domain
     blocked = await bench.begun()
     await bench.block(blocked, HOUR_S)
     assert blocked.origin.handle not in bench.hosts.origins
-    fetched = []
+    fetched = set()
     for _ in range(2):
         visit = await bench.begun()
-        fetched.append(visit.url)
+        fetched.add(visit.url)
         await bench.fetch(visit)
     await bench.quiet()
 
-    assert fetched == [B + "1", B + "2"]
+    of_a, of_b = {A + "1", A + "2"}, {B + "1", B + "2"}
     assert bench.visits.begun.empty()
-    assert await bench.queued() == {A + "1", A + "2"}
+    assert {blocked.url} < await bench.queued()
+    assert (await bench.queued(), fetched) in [(of_a, of_b), (of_b, of_a)]
 
 
 @pytest.mark.usefixtures("quick_times")
@@ -452,19 +470,20 @@ async def test_urls_of_another_host_come_soon_though_all_that_the_domain_had_is_
 
 
 async def test_a_domain_whose_hosts_are_all_blocked_for_long_is_not_taken_in(bench: Bench) -> None:
-    until = time.time() + HOUR_S
+    before = time.time()
 
     def admit_blocked(store: ShardStore) -> None:
         admit(store, new_urls([A + "1", B + "1"]))
-        [domain] = store.waiting_domains(10)
+        domain = store.take_domain("site.example")
+        assert domain is not None
         for origin in domain.origins:
-            store.keep_origin(origin.id, until, b"")
+            store.keep_origin(origin.id, before + HOUR_S, b"")
+        store.put_domain(domain.id, 0.0, 1.0)
 
     await bench.store.change(0, admit_blocked)
-    before = time.time()
-    await bench.quiet()
-    while (await bench.stored()).next_at == 0.0:
-        await bench.hosts.load(bench.shard)
+    async with asyncio.timeout(PATIENCE_S):
+        while (await bench.stored()).next_at == 0.0:
+            await bench.hosts.load(bench.shard)
 
     assert bench.shard.domains == {}
     soon = (await bench.stored()).next_at - before
@@ -475,27 +494,27 @@ async def test_a_domain_whose_hosts_are_all_blocked_for_long_is_not_taken_in(ben
 async def test_a_host_comes_back_after_a_long_block_though_another_of_its_domain_is_busy(
     bench: Bench,
 ) -> None:
-    await bench.admit(A + "1", *(f"{B}{number}" for number in range(500)))
-    await bench.block(await bench.begun(), 2 * SOON_S)
-    until = time.time() + 2 * SOON_S
+    await bench.admit(A + "1")
+    [blocked] = await bench.begun_of(A + "1")
+    await bench.admit(*(f"{B}{number}" for number in range(500)))
+    await bench.quiet()
+    await bench.block(blocked, 2 * SOON_S)
+    assert [origin.name + "/" for origin in blocked.origin.domain.origins.values()] == [B]
     while (visit := await bench.begun()).url != A + "1":
         await bench.fetch(visit)
 
-    assert time.time() > until - 0.1
-    assert len(await bench.queued()) > 1
+    assert len(await bench.queued()) > 100
 
 
 async def test_a_short_block_is_waited_for_in_memory(bench: Bench) -> None:
     await bench.admit(A + "1", A + "2")
     visit = await bench.begun()
     await bench.block(visit, 0.1)
-    until = visit.origin.state.blocked_until
     assert visit.origin.handle in bench.hosts.origins
 
     urls = set()
     for _ in range(2):
         again = await bench.begun()
-        assert time.time() >= until - 0.01
         urls.add(again.url)
         await bench.fetch(again)
     assert urls == {A + "1", A + "2"}
@@ -543,7 +562,7 @@ async def test_what_waits_for_its_turn_or_its_time_is_not_forgotten(bench: Bench
 # Ends
 
 
-async def test_a_shard_that_is_left_has_everything_back(bench: Bench, tmp_path: Path) -> None:
+async def test_a_shard_that_is_left_has_everything_back(bench: Bench) -> None:
     await bench.admit(A + "1", A + "2", A + "3", B + "1")
     await bench.fetch(await bench.begun())
     visit = await bench.begun()
@@ -553,14 +572,12 @@ async def test_a_shard_that_is_left_has_everything_back(bench: Bench, tmp_path: 
     bench.end(visit, 0.5)
     await bench.settle(visit, endings.put_off(visit.claimed))
     await leaving
+    await bench.quiet()
     assert (bench.shard.domains, bench.hosts.origins) == ({}, {})
 
-    next_owner = open_shard(tmp_path, 0, 0, 2, 0.0)
-    assert next_owner.counters(CRAWL)["queued"] == 3
-    with next_owner.transaction():
-        [domain] = next_owner.take_domains(time.time() + HOUR_S, 10)
-    assert domain.delay_s == 0.5
-    next_owner.close()
+    assert len(await bench.queued()) == 3
+    domains = await bench.store.change(0, lambda store: store.take_domains(time.time() + 1.0, 10))
+    assert [(domain.name, domain.delay_s) for domain in domains] == [("site.example", 0.5)]
 
 
 async def test_what_is_loaded_while_a_shard_is_left_does_not_stay_in_memory(bench: Bench) -> None:
@@ -571,6 +588,7 @@ async def test_what_is_loaded_while_a_shard_is_left_does_not_stay_in_memory(benc
     await loaded
 
     assert (bench.shard.domains, bench.hosts.origins, bench.hosts.ready.domains) == ({}, {}, 0)
+    assert await bench.queued() == {A + "1"}
 
 
 async def test_of_a_shard_that_is_lost_nothing_stays_in_memory(wide_bench: Bench) -> None:
@@ -609,7 +627,7 @@ class Life:
         tuple(f"http://{host}.site{site}.example/" for host in "abcd"[: 1 + site % 4])
         for site in range(5)
     )
-    URLS = 160
+    URLS = 120
 
     def __init__(self, bench: Bench, seed: int, connections: int) -> None:
         self.bench = bench
@@ -649,7 +667,6 @@ class Life:
         self.in_flight[domain] += 1
         assert self.in_flight[domain] <= self.connections
         assert not self.ended[visit.url]
-        assert visit.origin.state.blocked_until <= time.time() + 0.01
         await self._pause()
         self.in_flight[domain] -= 1
         ending = self.chance.choices(
@@ -667,7 +684,7 @@ class Life:
     async def _try_again(self, visit: Visit) -> None:
         self.bench.end(visit)
         await self._pause()
-        retry_s = self.chance.choice((0.0, 0.02, 2 * SOON_S))
+        retry_s = self.chance.choice((0.0, 0.02, 1.5 * SOON_S))
         await self._settle(
             visit, endings.try_again(visit.claimed, "time-out", time.time(), retry_s)
         )
@@ -709,7 +726,7 @@ class Life:
 
 @pytest.mark.usefixtures("quick_times")
 @pytest.mark.parametrize("connections", [1, 2])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 async def test_every_url_has_its_turn_whatever_comes_between(
     tmp_path: Path, seed: int, connections: int
 ) -> None:

@@ -87,6 +87,13 @@ def test_what_cannot_be_fetched_is_no_link(href):
     assert links(f'<a href="{href}">x</a><a href="/ok">y</a>') == ["http://example.com/ok"]
 
 
+def test_only_anchors_and_areas_are_links():
+    html = """<head><base href="/dir/"><link href="/l"><meta name="x" href="/m"></head>
+        <body href="/b"><a name="x">no</a><svg><use href="#u"/><a xlink:href="/in-svg">x</a></svg>
+        <p href="/p">"""
+    assert links(html) == ["http://example.com/in-svg"]
+
+
 @pytest.mark.parametrize(
     ("base", "expected"),
     [
@@ -165,6 +172,7 @@ def test_one_link_that_may_be_followed_is_enough(order):
         ('<meta name="robots"><meta content="none">', False, False),
         ('<meta name="robots" content="index"><meta name="robots" content="none">', True, True),
         ('<p>x<meta name="robots" content="none">', True, True),
+        ('<meta name="robots" content="nofollow" href="/x">', True, False),
         ('<meta name="description" content="robots: none">', False, False),
         ("", False, False),
     ],
