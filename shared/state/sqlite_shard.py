@@ -190,6 +190,8 @@ class SqliteShard(SqliteReader):
         return min((at for at in due if at is not None), default=None)
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
+        if not settled:
+            return
         by_id = {one.id: one for one in reversed(settled)}
         owed = self._database.listed(_OWED, (to_json(list(by_id)), self._epoch))
         changed = []
@@ -211,6 +213,8 @@ class SqliteShard(SqliteReader):
             self._database.run(_SETTLE, (to_json(changed), now))
 
     def parsed(self, crawl: int, keys: Sequence[bytes], now: float) -> list[int]:
+        if not keys:
+            return []
         if any(len(key) != KEY_BYTES for key in keys):
             raise ValueError(f"a key has {KEY_BYTES} bytes")
         wanted = to_json(list(range(len(keys))))

@@ -7,6 +7,7 @@ at any point repeats work and loses none.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,19 +26,20 @@ from worker.crawl.store_thread import StoreThread
 # Of one message to another shard.
 LINKS_OF_BATCH = 1000
 
-# Ends URLs; which of them had not ended before, by their place.
-End = Callable[[ShardStore, float], Iterable[int]]
 # The shard, and the URLs that may be new there.
 Told = Callable[[int, Sequence[NewUrl]], None]
 
 
 class Ending(NamedTuple):
-    """URLs of one crawl and one shard, and the links of each, that must be safe when it ends."""
+    """A URL that ends, and its links, which must be safe then: a page that was parsed, by its key,
+    or one that redirects. The links are those for the shards of other processes; `mine` are those
+    of the URL's own shard."""
 
-    shard: int
     crawl: int
-    links: list[SortedLinks]
-    end: End
+    host_limit: int | None
+    ends: bytes | Settled
+    mine: list[NewUrl]
+    links: SortedLinks
 
 
 class Desk:
@@ -69,33 +71,29 @@ class Desk:
     async def parsed(self, pages: Sequence[ParsedPage]) -> list[ParsedPage]:
         """Gives back those that could not be ended: their shard is not owned here (any more)."""
         elsewhere = []
-        together: dict[tuple[int, int], list[ParsedPage]] = {}
+        here: list[tuple[int, ParsedPage]] = []
         for page in pages:
             shard = self.shard_of(page.url)
             if shard in self._owned:
-                together.setdefault((shard, page.crawl), []).append(page)
+                here.append((shard, page))
             else:
                 elsewhere.append(page)
-        sortings = {
-            crawl.id: self._sorting(crawl)
-            for crawl in map(self._crawls.by_id.get, {crawl for _, crawl in together})
-            if crawl is not None
-        }
-        endings = [
-            self._parsed(shard, crawl, mine, sortings.get(crawl))
-            for (shard, crawl), mine in together.items()
-        ]
+        links = self._links_of([page for _, page in here])
         try:
-            await self._admit_local(endings)
+            await self._admit_local(
+                (shard, page.crawl, of_page)
+                for (shard, page), of_page in zip(here, links, strict=True)
+            )
         except LeaseLost:
             return list(pages)
-        ended = await asyncio.gather(*map(self._finish, endings), return_exceptions=True)
-        for mine, result in zip(together.values(), ended, strict=True):
-            if isinstance(result, LeaseLost):
-                elsewhere += mine
-            elif isinstance(result, BaseException):
-                raise result
-        return elsewhere
+        ended = await self._finish(
+            [
+                (shard, self._ending(shard, page.crawl, bytes.fromhex(page.key), of_page))
+                for (shard, page), of_page in zip(here, links, strict=True)
+            ]
+        )
+        lost = [page for (_, page), has_ended in zip(here, ended, strict=True) if not has_ended]
+        return elsewhere + lost
 
     async def redirected(
         self, shard: int, crawl: LiveCrawl, claimed: ClaimedUrl, target: Url, status: int
@@ -104,14 +102,8 @@ class Desk:
         sorting = self._sorting(crawl)
         links = sorting.sort([target.text], claimed.depth, claimed.redirects + 1)
         settled = Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
-
-        def end(store: ShardStore, now: float) -> Iterable[int]:
-            store.settle([settled], now)
-            return (0,)
-
-        ending = Ending(shard, crawl.id, [links], end)
-        await self._admit_local([ending])
-        await self._finish(ending)
+        await self._admit_local([(shard, crawl.id, links)])
+        await self._finish([(shard, self._ending(shard, crawl.id, settled, links))])
 
     async def links(self, message: LinksMessage) -> None:
         """From pages of other shards. Raises LeaseLost when the target is not owned here."""
@@ -167,58 +159,54 @@ class Desk:
             raise LeaseLost(f"shard {shard} is not owned here")
         return shard
 
-    def _parsed(
-        self, shard: int, crawl: int, pages: Sequence[ParsedPage], sorting: Sorting | None
-    ) -> Ending:
+    def _links_of(self, pages: Sequence[ParsedPage]) -> list[SortedLinks]:
+        sortings: dict[int, Sorting] = {}
         links = []
         for page in pages:
             self._figures.links += len(page.links)
-            links.append(
-                sorting.sort(page.links, page.depth + 1, 0)
-                if sorting is not None
-                else SortedLinks()
-            )
-        keys = [bytes.fromhex(page.key) for page in pages]
-        return Ending(shard, crawl, links, lambda store, now: store.parsed(crawl, keys, now))
+            sorting = sortings.get(page.crawl)
+            if sorting is None:
+                crawl = self._crawls.by_id.get(page.crawl)
+                if crawl is None:
+                    links.append(SortedLinks())
+                    continue
+                sorting = sortings[page.crawl] = self._sorting(crawl)
+            links.append(sorting.sort(page.links, page.depth + 1, 0))
+        return links
 
-    async def _admit_local(self, endings: Iterable[Ending]) -> None:
-        """The links that are of other shards of this process."""
-        found: dict[tuple[int, int], list[NewUrl]] = {}
-        for ending in endings:
-            for links in ending.links:
-                for shard in [to for to in links.by_shard if to in self._owned]:
-                    if shard != ending.shard:
-                        urls = links.by_shard.pop(shard)
-                        found.setdefault((shard, ending.crawl), []).extend(urls)
-        if found:
+    async def _admit_local(self, found: Iterable[tuple[int, int, SortedLinks]]) -> None:
+        """The links that are of other shards of this process than their page's, whose shard and
+        crawl are given."""
+        by_place: dict[tuple[int, int], list[NewUrl]] = {}
+        for own, crawl, links in found:
+            for shard in [to for to in links.by_shard if to != own and to in self._owned]:
+                by_place.setdefault((shard, crawl), []).extend(links.by_shard.pop(shard))
+        if by_place:
             await asyncio.gather(
-                *(self._admit(shard, crawl, urls) for (shard, crawl), urls in found.items())
+                *(self._admit(shard, crawl, urls) for (shard, crawl), urls in by_place.items())
             )
 
-    async def _finish(self, ending: Ending) -> None:
-        """Together with their links that are of the same shard, and of other processes."""
-        shard, crawl, links, end = ending
-        mine = [url for each in links for url in each.by_shard.pop(shard, ())]
-        limit = self._host_limit(crawl)
+    def _ending(self, shard: int, crawl: int, ends: bytes | Settled, links: SortedLinks) -> Ending:
+        mine = links.by_shard.pop(shard, [])
+        return Ending(crawl, self._host_limit(crawl), ends, mine, links)
 
-        def finish(store: ShardStore) -> None:
-            now = time.time()
-            if mine:
-                _admit(store, crawl, mine, now, limit)
-            outgoing: dict[int, list[Link]] = {}
-            for place in end(store, now):
-                store.count(crawl, links[place].counts)
-                for to, urls in links[place].by_shard.items():
-                    outgoing.setdefault(to, []).extend(as_links(urls))
-            for to, of_shard in outgoing.items():
-                for start in range(0, len(of_shard), LINKS_OF_BATCH):
-                    batch = of_shard[start : start + LINKS_OF_BATCH]
-                    store.send(to, crawl, orjson.dumps(batch))
-
-        await self._store.change_some_time(shard, finish)
-        self._admitted(shard, crawl, mine)
-        if any(each.by_shard for each in links):
+    async def _finish(self, endings: Sequence[tuple[int, Ending]]) -> list[bool]:
+        """End them in their shards; False for those whose shard is lost."""
+        changes = [self._store.change_together(shard, _end, ending) for shard, ending in endings]
+        if changes:
+            # Not gathered: others wait for the same changes, and are not to be cancelled with us.
+            await asyncio.wait(set(changes))
+        ended = []
+        for (shard, ending), change in zip(endings, changes, strict=True):
+            error = change.exception()
+            if error is not None and not isinstance(error, LeaseLost):
+                raise error
+            ended.append(error is None)
+            if error is None:
+                self._admitted(shard, ending.crawl, ending.mine)
+        if any(ending.links.by_shard for _, ending in endings):
             self._told_outgoing()
+        return ended
 
     async def _admit(self, shard: int, crawl: int, urls: list[NewUrl]) -> None:
         limit = self._host_limit(crawl)
@@ -255,3 +243,33 @@ def _admit(
     links = [url for url in urls if url.depth] if seeds else urls
     if links:
         store.admit(crawl, links, now, host_limit=limit)
+
+
+def _end(store: ShardStore, endings: list[Ending]) -> None:
+    now = time.time()
+    for crawl in {ending.crawl for ending in endings}:
+        mine = [ending for ending in endings if ending.crawl == crawl]
+        found = [url for ending in mine for url in ending.mine]
+        if found:
+            _admit(store, crawl, found, now, mine[0].host_limit)
+        counts: Counter[str] = Counter()
+        outgoing: dict[int, list[Link]] = {}
+        for ending in _ended_now(store, crawl, mine, now):
+            counts.update(ending.links.counts)
+            for to, urls in ending.links.by_shard.items():
+                outgoing.setdefault(to, []).extend(as_links(urls))
+        store.count(crawl, counts)
+        for to, links in outgoing.items():
+            for start in range(0, len(links), LINKS_OF_BATCH):
+                store.send(to, crawl, orjson.dumps(links[start : start + LINKS_OF_BATCH]))
+
+
+def _ended_now(
+    store: ShardStore, crawl: int, endings: Sequence[Ending], now: float
+) -> list[Ending]:
+    """End them; which had not ended before."""
+    redirected = [ending for ending in endings if isinstance(ending.ends, Settled)]
+    store.settle([one.ends for one in redirected if isinstance(one.ends, Settled)], now)
+    parsed = [ending for ending in endings if not isinstance(ending.ends, Settled)]
+    keys = [one.ends for one in parsed if not isinstance(one.ends, Settled)]
+    return redirected + [parsed[place] for place in store.parsed(crawl, keys, now)]

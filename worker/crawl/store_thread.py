@@ -14,10 +14,11 @@ from typing import Any, NamedTuple, TypeVar
 from shared.state.model import LeaseLost
 from shared.state.protocol import ShardStore
 
-GATHER_S = 0.005
+GATHER_S = 0.01
 # What nobody waits for; a crash loses so much of it, and it is done again.
-PATIENCE_S = 0.05
+PATIENCE_S = 0.1
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
@@ -26,6 +27,13 @@ class _Change(NamedTuple):
     shard: int | None
     call: Callable[..., Any]
     future: "asyncio.Future[Any]"
+
+
+class _Together(NamedTuple):
+    """What one change is called with, and grows until it goes."""
+
+    items: list[Any]
+    future: "asyncio.Future[None]"
 
 
 class StoreThread:
@@ -38,6 +46,8 @@ class StoreThread:
         # The shards whose changes are gathered; those of the others may wait longer.
         self._going: set[int] = set()
         self._patient: dict[int, list[_Change]] = {}
+        # By shard and call.
+        self._together: dict[tuple[int, Any], _Together] = {}
         self._queue: SimpleQueue[list[_Change] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="crawl-store", daemon=True)
         self._thread.start()
@@ -59,6 +69,19 @@ class StoreThread:
                 self._loop.call_later(PATIENCE_S, self._lose_patience)
             self._patient.setdefault(shard, []).append(change)
         return change.future
+
+    def change_together(
+        self, shard: int, call: Callable[[ShardStore, list[Item]], None], item: Item
+    ) -> "asyncio.Future[None]":
+        """As `change_some_time`, but once for all items of the same call that have not gone yet;
+        their future is the same."""
+        together = self._together.get((shard, call))
+        if together is None:
+            items: list[Item] = []
+            future = self.change_some_time(shard, lambda store: call(store, items))
+            together = self._together[shard, call] = _Together(items, future)
+        together.items.append(item)
+        return together.future
 
     async def open(self, shard: int, make: Callable[[], ShardStore]) -> None:
         def opened() -> None:
@@ -111,6 +134,8 @@ class StoreThread:
     def _hand_over(self) -> None:
         self._queue.put(self._gathered)
         self._gathered = []
+        for place in [place for place in self._together if place[0] in self._going]:
+            del self._together[place]
         self._going.clear()
 
     # In the thread

@@ -1,6 +1,7 @@
 """One request of a crawl, from the moment that its slot is taken: sent if the lease still holds,
 judged, and handed on. The slot is free as soon as the answer is here."""
 
+import asyncio
 import random
 import time
 from collections.abc import Callable
@@ -158,7 +159,8 @@ class Visits:
     async def _settle(self, origin: Origin, settled: Settled) -> None:
         """Until the store has it: what it does not have is fetched again after a crash, and counts
         as in flight so long."""
-        await self.settling.settle(origin.domain.shard, settled)
+        # Others wait for the same.
+        await asyncio.shield(self.settling.settle(origin.domain.shard, settled))
         if settled.state is UrlState.QUEUED:
             self.hosts.queued_again(origin)
 

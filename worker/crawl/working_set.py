@@ -62,7 +62,6 @@ class WorkingSet:
     def forget(self, shard: OwnedShard) -> None:
         """It has another owner, or its store fails: what is here of it is of no use any more."""
         self._shards.pop(shard.number, None)
-        self._settling.forget(shard)
         for domain in list(shard.domains.values()):
             self._drop_from_memory(domain)
 
@@ -87,7 +86,6 @@ class WorkingSet:
             for domain_id, next_at, delay_s in kept:
                 store.put_domain(domain_id, next_at, delay_s)
 
-        await self._settling.flush(shard)
         await self._store.change(shard.number, write_back)
         self._shards.pop(shard.number, None)
 

@@ -114,9 +114,11 @@ async def test_a_shard_is_in_flight_until_its_store_has_all_of_it(bench: Bench) 
     assert bench.shard.in_flight == 0
 
 
-async def test_a_shard_that_is_lost_is_given_up_and_nobody_waits_for_it(bench: Bench) -> None:
+async def test_a_shard_that_is_lost_is_given_up_and_all_hear_of_it(bench: Bench) -> None:
     bench.lose()
-    await asyncio.gather(bench.settle(0, UrlState.DONE), bench.settle(1, UrlState.DONE))
+    for told in [bench.settle(place, UrlState.DONE) for place in range(2)]:
+        with pytest.raises(LeaseLost):
+            await told
 
     [(shard, error)] = bench.failed
     assert shard is bench.shard
@@ -133,33 +135,11 @@ async def test_a_change_that_nobody_waits_for_gives_a_shard_up_too(bench: Bench)
     assert bench.shard.in_flight == 0
 
 
-async def test_a_flush_stores_what_waits_and_leaves_nothing_for_later(bench: Bench) -> None:
-    before = bench.changes()
-    is_over = bench.settle(0, UrlState.DONE)
-    await bench.settling.flush(bench.shard)
-    assert is_over.done()
-    assert bench.stored()[0] is UrlState.DONE
-    await bench.settling.flush(bench.shard)
-    await bench.store.change(0, lambda _: None)
+async def test_what_is_settled_after_others_have_gone_goes_by_itself(bench: Bench) -> None:
+    await bench.settle(0, UrlState.DONE)
+    later = bench.settle(1, UrlState.DONE)
+    assert bench.settle(2, UrlState.FAILED) is later
+    await later
 
-    assert (bench.changes(), bench.shard.in_flight) == (before + 1, 0)
-
-
-async def test_a_flush_of_a_shard_that_is_lost_says_so_and_nobody_waits_for_it(
-    bench: Bench,
-) -> None:
-    bench.lose()
-    is_over = bench.settle(0, UrlState.DONE)
-    with pytest.raises(LeaseLost):
-        await bench.settling.flush(bench.shard)
-
-    await is_over
-
-
-async def test_what_is_forgotten_is_not_stored_and_nobody_waits_for_it(bench: Bench) -> None:
-    is_over = bench.settle(0, UrlState.DONE)
-    bench.settling.forget(bench.shard)
-    await is_over
-    await bench.settle(1, UrlState.DONE)
-
-    assert bench.stored() == [UrlState.CLAIMED, UrlState.DONE, UrlState.CLAIMED]
+    assert bench.stored() == [UrlState.DONE, UrlState.DONE, UrlState.FAILED]
+    assert bench.shard.in_flight == 0

@@ -151,3 +151,26 @@ async def test_a_change_that_fails_takes_those_of_its_transaction_with_it(
         with pytest.raises(OSError, match="no space"):
             await cast("asyncio.Future[Any]", change)
     assert "commit" not in log
+
+
+def note_all(store: Any, items: list[str]) -> None:
+    store.log.append("+".join(items))
+
+
+async def test_items_of_the_same_call_go_in_one_call(thread: StoreThread, log: list[str]) -> None:
+    told = thread.change_together(7, note_all, "a")
+    thread.change_some_time(7, note("between"))
+    assert thread.change_together(7, note_all, "b") is told
+    await thread.change(7, note("urgent"))
+
+    assert told.done()
+    assert log == ["begin", "a+b", "between", "urgent", "commit"]
+
+
+async def test_what_comes_after_a_call_has_gone_is_another_call(
+    thread: StoreThread, log: list[str]
+) -> None:
+    await thread.change_together(7, note_all, "a")
+    await thread.change_together(7, note_all, "b")
+
+    assert log == ["begin", "a", "commit", "begin", "b", "commit"]
