@@ -43,3 +43,15 @@ CRAWL_HOSTS = 2_000 if IS_PROOF else 40
 CRAWL_PAGES = 40_000 if IS_PROOF else 600
 CRAWL_KILLS = 12 if IS_PROOF else 2
 CRAWL_KILL_EVERY_S = 10.0 if IS_PROOF else 4.0
+
+# One domain of so many URLs among so many others, all of them visited with this delay; how often
+# the memory is looked at.
+ENDLESS_PAGES = 1_000_000 if IS_PROOF else 5_000
+ENDLESS_OTHERS = 1_000 if IS_PROOF else 30
+ENDLESS_PAGES_PER_HOST = 20 if IS_PROOF else 3
+ENDLESS_DELAY_S = 1.0 if IS_PROOF else 0.25
+ENDLESS_LOOK_S = 1.0 if IS_PROOF else 0.1
+LONG_CRAWL_PAGES = 200_000 if IS_PROOF else 600
+LONG_CRAWL_HOSTS = 2_000 if IS_PROOF else 40
+# Far longer than any of these crawls takes.
+LONG_CRAWL_S = 1500 if IS_PROOF else 60

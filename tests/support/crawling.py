@@ -14,9 +14,11 @@ from shared.state.directory import open_control, open_reader
 from shared.state.model import Crawl
 from shared.urls import shard_of_url
 from tests.support.waiting import eventually
+from worker.crawl.feed import UNSETTLED_PER_SLOT
 
 CONTACT = "crawler@example.org"
 HANDLERS = "worker.handlers.crawl,worker.handlers.parse"
+ASKED_FOR = "asked for"
 
 
 class Crawling:
@@ -68,6 +70,16 @@ class Crawling:
         self.control.all_seeds_added(crawl.id)
         return crawl.id
 
+    def cancel(self, crawl: int) -> None:
+        self.control.change_state(
+            crawl,
+            {CrawlState.RUNNING},
+            CrawlState.STOPPING,
+            time.time(),
+            reason=ASKED_FOR,
+            ends_as=CrawlState.CANCELLED,
+        )
+
     def crawl(self, crawl: int) -> Crawl:
         return self.control.crawl(crawl)
 
@@ -96,8 +108,25 @@ class Crawling:
     def coverage(self) -> Coverage:
         return coverage(self.web.perfect_crawl(), self.web.ledger())
 
-    def verdict(self, delay_s: float) -> Verdict:
-        return judge(self.web.ledger(), delay_s=delay_s)
+    def pages_twice(self) -> int:
+        visits = Counter(
+            visit.url for visit in self.web.ledger() if visit.status == 200 and not visit.is_robots
+        )
+        return sum(count - 1 for count in visits.values())
+
+    def verdict(self, delay_s: float, *, may_repeat: bool = False) -> Verdict:
+        """`may_repeat`: pages that were in flight when somebody died may be fetched again; they
+        are counted by themselves."""
+        verdict = judge(self.web.ledger(), delay_s=delay_s)
+        if may_repeat:
+            verdict.repeated.count = 0
+        return verdict
+
+
+def in_flight_at_most(slots: int) -> int:
+    """Of a process that dies: what its slots fetch, and the answers on their way to broker and
+    store."""
+    return slots * (1 + UNSETTLED_PER_SLOT)
 
 
 def is_complete(crawl: Crawl) -> bool:
