@@ -1,7 +1,6 @@
 """A page's body inside a parse job: cut, zstd, base64. Pure."""
 
-from base64 import b64decode, b64encode
-
+import pybase64
 import zstandard
 
 from shared.settings import MAX_PARSED_BYTES
@@ -23,13 +22,13 @@ class BadBody(ValueError):
 
 
 def pack(body: bytes) -> str:
-    return b64encode(_COMPRESSOR.compress(body)).decode()
+    return pybase64.b64encode_as_string(_COMPRESSOR.compress(body))
 
 
 def unpack(text: str) -> bytes:
     """Raises BadBody, and never makes more than MAX_PARSED_BYTES of whatever it is given."""
     try:
-        packed = b64decode(text, validate=True)
+        packed = pybase64.b64decode(text, validate=True)
         # What the frame says is allocated at once, so it is looked at first; -1 is unknown.
         if zstandard.frame_content_size(packed) > MAX_PARSED_BYTES:
             raise BadBody(f"the body has more than {MAX_PARSED_BYTES} bytes")

@@ -54,7 +54,8 @@ _DUE_AT = (
 )
 # Keys cannot stand in JSON: they come as one long value, and the list says which of them.
 _OF_KEYS = (
-    "SELECT json_group_array(json_array(wanted.value, urls.id, urls.state, urls.origin))"
+    "SELECT json_group_array(json_array("
+    " wanted.value, urls.id, urls.state, urls.origin, urls.epoch))"
     " FROM json_each(?1) AS wanted CROSS JOIN seen CROSS JOIN urls"
     f" WHERE seen.crawl = ?2 AND seen.key = substr(?3, wanted.value * {KEY_BYTES} + 1, {KEY_BYTES})"
     " AND urls.id = seen.url"
@@ -87,14 +88,16 @@ _END = (
 
 
 class SqliteShard(SqliteReader):
-    """State: the epoch, what the open transaction has added up so far, and what need not be asked
-    again."""
+    """State: the epoch, what the open transaction has added up and put off so far, and what need
+    not be asked again."""
 
     def __init__(self, database: Database, epoch: int) -> None:
         super().__init__(database)
         self._epoch = epoch
         self._tally = Tally()
         self._places = Places()
+        self._parsing: dict[int, Settled] = {}
+        self._parsing_since = 0.0
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
@@ -190,6 +193,14 @@ class SqliteShard(SqliteReader):
         return min((at for at in due if at is not None), default=None)
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
+        for one in settled:
+            if one.state is UrlState.PARSING:
+                # Kept until the end of the transaction: mostly its parse has answered by then.
+                self._parsing.setdefault(one.id, one)
+                self._parsing_since = now
+        self._settle([one for one in settled if one.state is not UrlState.PARSING], now)
+
+    def _settle(self, settled: Sequence[Settled], now: float) -> None:
         if not settled:
             return
         by_id = {one.id: one for one in reversed(settled)}
@@ -220,15 +231,23 @@ class SqliteShard(SqliteReader):
         wanted = to_json(list(range(len(keys))))
         found = self._database.listed(_OF_KEYS, (wanted, crawl, b"".join(keys)))
         done: dict[int, int] = {}
-        for place, number, state, origin in found:
+        settled = []
+        for place, number, state, origin, epoch in found:
             if state not in (UrlState.PARSING, UrlState.CLAIMED) or number in done:
                 continue
             done[number] = place
             self._tally.move(crawl, origin, UrlState(state), UrlState.DONE)
             if state == UrlState.CLAIMED:
                 self._tally.count(crawl, "pages", 1)
-        if done:
-            self._database.run(_DONE, (now, to_json(list(done))))
+                one = self._parsing.pop(number, None) if epoch == self._epoch else None
+                if one is not None:
+                    self._tally.count(crawl, "bytes", one.size)
+                    settled.append((number, UrlState.DONE, one.status, "", one.attempts, 0))
+        if settled:
+            self._database.run(_SETTLE, (to_json(settled), now))
+        others = list(done.keys() - {row[0] for row in settled})
+        if others:
+            self._database.run(_DONE, (now, to_json(others)))
         return list(done.values())
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
@@ -288,14 +307,21 @@ class SqliteShard(SqliteReader):
         try:
             with self._database.transaction():
                 yield
+                self._settle_parsing()
                 self._tally.write_last(self._database)
         except BaseException:
             self._places = Places()
             raise
         finally:
             self._tally = Tally()
+            self._parsing = {}
+
+    def _settle_parsing(self) -> None:
+        parsing, self._parsing = self._parsing, {}
+        self._settle(list(parsing.values()), self._parsing_since)
 
     def _write_tally(self) -> None:
+        self._settle_parsing()
         self._tally.write(self._database)
 
     def _taken(self, rows: list[tuple[int, str, float, float]]) -> list[StoredDomain]:

@@ -23,6 +23,9 @@ MOST_PASSED_OVER = 100
 # Answers that the broker or the store does not have yet, for each slot.
 UNSETTLED_PER_SLOT = 2
 GRANT_AGAIN_S = 0.2
+# How long an answer may wait for others before the store is told: it costs less together.
+LEAST_PATIENCE_S = 0.05
+MOST_PATIENCE_S = 0.5
 # A lease that is late may still be renewed.
 LEASE_AGAIN_S = 0.1
 # With fewer URLs in line than this more are claimed, so that they are here in time.
@@ -67,6 +70,15 @@ class Feed:
             "ready": ready.ready,
             "waiting": ready.waiting,
         }
+
+    @property
+    def patience_s(self) -> float:
+        """Long while the slots are busy, short while they wait for what the answers bring, or
+        while too many answers wait already."""
+        visits, slots = self._visits, max(1, self._slots)
+        room = 1 - visits.unsettled / (slots * UNSETTLED_PER_SLOT)
+        busy = min(1.0, 2 * visits.in_slots / slots)
+        return max(LEAST_PATIENCE_S, MOST_PATIENCE_S * min(room, busy))
 
     def wake(self) -> None:
         if not self._pump_is_due:

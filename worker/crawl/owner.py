@@ -92,7 +92,7 @@ class Owner:
         self._readers: dict[tuple[int, int], ShardReader] = {}
         self.shards: dict[int, OwnedShard] = {}
         self._rights = Rights(settings.lease_s)
-        self._store = StoreThread()
+        self._store = StoreThread(lambda: self._feed.patience_s)
         self._crawls = LiveCrawls()
         self._outbox = Outbox(self._store, push, lambda: list(self.shards))
         self._background = Tasks()

@@ -15,8 +15,6 @@ from shared.state.model import LeaseLost
 from shared.state.protocol import ShardStore
 
 GATHER_S = 0.01
-# What nobody waits for; a crash loses so much of it, and it is done again.
-PATIENCE_S = 0.1
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -37,9 +35,11 @@ class _Together(NamedTuple):
 
 
 class StoreThread:
-    """State: the open stores (touched by the thread only), and what was not handed over yet."""
+    """State: the open stores (touched by the thread only), and what was not handed over yet.
+    `patience_s` says how long what nobody waits for may wait."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: Callable[[], float]) -> None:
+        self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         self._stores: dict[int, ShardStore] = {}
         self._gathered: list[_Change] = []
@@ -66,7 +66,7 @@ class StoreThread:
             self._gathered.append(change)
         else:
             if not self._patient:
-                self._loop.call_later(PATIENCE_S, self._lose_patience)
+                self._loop.call_later(self._patience_s(), self._lose_patience)
             self._patient.setdefault(shard, []).append(change)
         return change.future
 

@@ -409,6 +409,34 @@ def test_a_key_of_another_length_is_refused_before_it_shifts_the_others(shard):
         shard.parsed(CRAWL, [b"x", one.key], NOW)
 
 
+@pytest.mark.parametrize("is_parsed_first", [False, True])
+def test_a_page_that_is_parsed_in_the_transaction_that_knows_of_it_is_done(shard, is_parsed_first):
+    one, other = admit_and_claim(shard, 2)
+    steps = [
+        lambda: shard.settle(
+            [Settled(page.id, PARSING, 200, size=10, attempts=1) for page in (one, other)], NOW
+        ),
+        lambda: shard.parsed(CRAWL, [one.key], NOW),
+    ]
+    with shard.transaction():
+        for step in reversed(steps) if is_parsed_first else steps:
+            step()
+    assert state_counts(shard) == {DONE: 1, PARSING: 1}
+    counters = shard.counters(CRAWL)
+    assert (counters["pages"], counters["bytes"]) == (2, 20)
+    [row] = shard.urls(CRAWL, DONE, 0, 10)
+    assert (row.status, row.attempts) == (200, 1)
+
+
+def test_a_page_of_an_older_claim_is_done_without_what_it_was_told_of_now(shard):
+    [one] = admit_and_claim(shard, 1)
+    with shard.transaction():
+        shard.settle([Settled(one.id, QUEUED)], NOW)
+        shard.settle([Settled(one.id, PARSING, 200, size=10)], NOW)
+        assert shard.parsed(CRAWL, [one.key], NOW) == []
+    assert state_counts(shard) == {QUEUED: 1}
+
+
 def test_a_parse_that_is_quicker_than_the_owner_costs_no_page(shard):
     [one] = admit_and_claim(shard, 1)
     with shard.transaction():

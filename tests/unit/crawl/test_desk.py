@@ -52,7 +52,7 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThread()
+        self.store = StoreThread(lambda: 0.05)
         self.crawls = LiveCrawls()
         self.owned: dict[int, object] = {0: None, 1: None}
         self.told: list[tuple[int, list[str]]] = []

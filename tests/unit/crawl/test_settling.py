@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThread()
+        self.store = StoreThread(lambda: 0.05)
         self.shard = OwnedShard(0, 1)
         self.failed: list[tuple[OwnedShard, Exception]] = []
         self.settling = Settling(self.store, self._store_failed)

@@ -43,7 +43,7 @@ def stored(log: list[str]) -> RecordingStore:
 
 @pytest.fixture
 async def thread(stored: RecordingStore) -> AsyncIterator[StoreThread]:
-    thread = StoreThread()
+    thread = StoreThread(lambda: 0.05)
     await thread.open(7, lambda: cast("ShardStore", stored))
     yield thread
     await thread.stop()

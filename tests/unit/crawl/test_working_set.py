@@ -84,7 +84,8 @@ class Bench:
 
     def __init__(self, directory: Path, connections: int) -> None:
         self.directory = directory
-        self.store = StoreThread()
+        self.patience_s = 0.05
+        self.store = StoreThread(lambda: self.patience_s)
         self.failures: list[Exception] = []
         politeness = PolitenessSpec(delay_s=0, connections_per_host=connections)
         spec = CrawlSpec(contact="me@example.org", politeness=politeness)
@@ -338,7 +339,7 @@ async def test_a_domain_that_is_given_up_while_its_new_host_is_looked_for_comes_
     await bench.quiet()
     # So that the look is not yet on its way when the domain is given up.
     monkeypatch.setattr(store_thread, "GATHER_S", 0.05)
-    monkeypatch.setattr(store_thread, "PATIENCE_S", 1.0)
+    bench.patience_s = 1.0
     bench.end(visit)
     late = new_urls([B + "1"])
     async with bench.slow_store(partial(admit, urls=late)):
