@@ -1,0 +1,103 @@
+"""What all members share, in a thread of its own: the control store, and the files of all shards to
+read from."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from shared.state.directory import open_control, open_reader
+from shared.state.model import Layout
+from shared.state.protocol import ControlStore, ShardReader
+from shared.state.sqlite_control import SqliteControl
+
+Result = TypeVar("Result")
+
+
+class Control:
+    """State: the open files, and the layout as this process last knew it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._directory = directory
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="crawl-control")
+        self._store: SqliteControl | None = None
+        self._readers: dict[tuple[int, int], ShardReader] = {}
+        self.layout = Layout(generation=0, shards=1, wanted=1, most_ever=1)
+
+    async def open(self) -> None:
+        self._store = await self.in_thread(partial(open_control, self._directory))
+
+    async def ask(self, question: Callable[[ControlStore], Result]) -> Result:
+        store = self._opened()
+        return await self.in_thread(lambda: question(store))
+
+    async def work(self, task: Callable[[SqliteControl], Result]) -> Result:
+        """Something that takes a while, and needs more of the store than its protocol has."""
+        store = self._opened()
+        return await self.in_thread(lambda: task(store))
+
+    async def in_thread(self, call: Callable[[], Result]) -> Result:
+        return await self._loop.run_in_executor(self._thread, call)
+
+    async def close(self, member: str) -> None:
+        """`member` leaves."""
+        if self._store is not None:
+            await self.ask(lambda control: control.leave(member))
+            await self.in_thread(self._close_files)
+        self._thread.shutdown(wait=False)
+
+    # All shards' files
+
+    async def counters(self, crawl: int) -> list[dict[str, int]]:
+        """Of each shard that there is."""
+
+        def read() -> list[dict[str, int]]:
+            readers = [self._reader(number) for number in range(self.layout.shards)]
+            return [reader.counters(crawl) for reader in readers if reader is not None]
+
+        return await self.in_thread(read)
+
+    async def received(self, target: int, source: int) -> int:
+        """Up to which number the batches of one shard have arrived in another."""
+
+        def read() -> int:
+            reader = self._reader(target)
+            return reader.received_from(source) if reader is not None else 0
+
+        return await self.in_thread(read)
+
+    async def seed_names(self, crawl: int, most: int) -> frozenset[str] | None:
+        """None: they are more."""
+
+        def read() -> frozenset[str] | None:
+            names: set[str] = set()
+            for number in range(self.layout.shards):
+                reader = self._reader(number)
+                if reader is not None:
+                    names.update(reader.seed_names(crawl, most + 1))
+                if len(names) > most:
+                    return None
+            return frozenset(names)
+
+        return await self.in_thread(read)
+
+    def _opened(self) -> SqliteControl:
+        assert self._store is not None, "before the start"
+        return self._store
+
+    def _reader(self, shard: int) -> ShardReader | None:
+        key = (self.layout.generation, shard)
+        if key not in self._readers:
+            reader = open_reader(self._directory, *key)
+            if reader is None:
+                return None
+            self._readers[key] = reader
+        return self._readers[key]
+
+    def _close_files(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+        self._opened().close()

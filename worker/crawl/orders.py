@@ -1,0 +1,185 @@
+"""What the control store says of crawls, carried out in the shards of this process: crawls that
+start, pause and end, seeds, purges, cancelled URLs, pages that a crawl with a limit may fetch."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from shared.crawl.scope import Scope
+from shared.crawl.states import CrawlState
+from shared.logs import Logger
+from shared.settings import FetchSettings
+from shared.state.model import Crawl, CrawlEnds, LeaseLost
+from worker.crawl.control import Control
+from worker.crawl.crawls import LiveCrawl, LiveCrawls
+from worker.crawl.desk import Desk
+from worker.crawl.leader import exclusions_of
+from worker.crawl.store_thread import StoreThread
+from worker.crawl.tasks import Tasks
+from worker.crawl.working_set import WorkingSet
+
+CONTROL_LOOK_S = 0.5
+SEED_BATCHES = 20
+MOST_SEED_NAMES = 100_000
+SEED_NAMES_LOOK_S = 10.0
+CANCELLED_AT_ONCE = 5_000
+PAGES_GRANTED_AT_ONCE = 200
+
+
+@dataclass(slots=True, eq=False)
+class Orders:
+    """State: the version of the control store that was last seen, whether something of it was left
+    undone, and the crawls whose pages are asked for. `shards` are the owner's open ones;
+    `wake` is called when something may be fetched that could not before."""
+
+    member: str
+    directory: Path
+    fetch: FetchSettings
+    shards: Mapping[int, object]
+    control: Control
+    store: StoreThread
+    crawls: LiveCrawls
+    hosts: WorkingSet
+    desk: Desk
+    tasks: Tasks
+    wake: Callable[[], None]
+    log: Logger
+    _seen_version: int = -1
+    _looks_again: bool = True
+    _granting: set[int] = field(default_factory=set)
+
+    def look_again(self) -> None:
+        """Also if nothing has changed: a shard has come, whose seeds may wait."""
+        self._looks_again = True
+
+    async def watch(self) -> None:
+        while True:
+            version = await self.control.ask(lambda control: control.version())
+            if version != self._seen_version or self._looks_again:
+                self._seen_version = version
+                self._looks_again = False
+                await self._crawls_changed()
+            await asyncio.sleep(CONTROL_LOOK_S)
+
+    async def watch_seed_names(self) -> None:
+        """What a seed redirects to in another process is a seed's, too."""
+        while True:
+            await asyncio.sleep(SEED_NAMES_LOOK_S)
+            await self._know_seeds()
+
+    def wants_pages(self, crawl: LiveCrawl) -> None:
+        if crawl.id not in self._granting and crawl.spec.limits.pages is not None:
+            self._granting.add(crawl.id)
+            self.tasks.spawn(self._grant(crawl, crawl.spec.limits.pages))
+
+    async def return_pages(self) -> None:
+        """What an idle process may fetch, a busy one could."""
+        for crawl in self.crawls.by_id.values():
+            unused = crawl.pages_left
+            if unused:
+                crawl.pages_left = 0
+                await self.control.ask(
+                    lambda control, c=crawl.id, u=unused: control.return_pages(c, self.member, u)  # type: ignore[misc]
+                )
+
+    async def _crawls_changed(self) -> None:
+        crawls = await self.control.ask(lambda control: control.live_crawls())
+        made = {}
+        for crawl in crawls:
+            if crawl.id not in self.crawls.by_id:
+                live = await self.control.in_thread(partial(self._make_live, crawl))
+                if live is not None:
+                    made[crawl.id] = live
+                else:
+                    self._looks_again = True  # when its set-up is done
+        stopped = self.crawls.update(crawls, made)
+        self.crawls.obey(await self.control.ask(lambda control: control.rules()))
+        await self._know_seeds()
+        self.hosts.crawls_stopped(stopped)
+        self.wake()
+        for number in list(self.shards):
+            await self._take_seeds(number)
+            await self._purge(number)
+        for crawl in crawls:
+            if crawl.state is CrawlState.STOPPING and crawl.ends_as is CrawlState.CANCELLED:
+                await self._cancel(crawl.id)
+                # What is in flight may come back, and pages that are parsed bring links.
+                self._looks_again = True
+
+    def _make_live(self, crawl: Crawl) -> LiveCrawl | None:
+        """None: the leader has not set it up yet."""
+        exclusions = exclusions_of(self.directory, crawl)
+        if exclusions is None:
+            return None
+        agent = f"{self.fetch.user_agent} (+mailto:{crawl.spec.contact})"
+        pages_left = None if crawl.spec.limits.pages is None else 0
+        scope = Scope(crawl.spec.scope, exclusions)
+        return LiveCrawl(crawl.id, crawl.spec, crawl.state, scope, agent, pages_left)
+
+    async def _know_seeds(self) -> None:
+        """Which names are in scope by the seeds, if they are few enough to be known here."""
+        for crawl in list(self.crawls.by_id.values()):
+            if crawl.spec.scope.within in ("hosts", "domains") and crawl.is_running:
+                names = await self.control.seed_names(crawl.id, MOST_SEED_NAMES)
+                if names is None or names != crawl.seed_names:
+                    crawl.seed_names = names
+
+    async def _take_seeds(self, number: int) -> None:
+        while True:
+            batches = await self.control.ask(lambda control: control.seeds(number, SEED_BATCHES))
+            known = [batch for batch in batches if batch.crawl in self.crawls.by_id]
+            if len(known) < len(batches):
+                self._looks_again = True
+            if not known or number not in self.shards:
+                return
+            try:
+                misplaced = await self.desk.seeds(number, known)
+            except LeaseLost:
+                return
+            for crawl, by_shard in misplaced.items():
+                await self._add_seeds(crawl, by_shard)
+            ids = [batch.id for batch in known]
+            await self.control.ask(lambda control, ids=ids: control.seeds_taken(ids))  # type: ignore[misc]
+
+    async def _add_seeds(self, crawl: int, by_shard: dict[int, list[str]]) -> None:
+        try:
+            await self.control.ask(lambda control: control.add_seeds(crawl, by_shard))
+        except CrawlEnds:
+            self.log.info("seeds of a crawl that ends are left out", crawl=crawl)
+
+    async def _purge(self, number: int) -> None:
+        for purge in await self.control.ask(lambda control: control.purges(number)):
+            try:
+                while await self.store.change(
+                    number,
+                    lambda store, p=purge: store.purge(p.crawl, p.domain, CANCELLED_AT_ONCE),  # type: ignore[misc]
+                ):
+                    pass
+            except LeaseLost:
+                return
+            await self.control.ask(lambda control, p=purge: control.purge_done(p.id))  # type: ignore[misc]
+
+    async def _cancel(self, crawl: int) -> None:
+        for number in list(self.shards):
+            try:
+                while await self.store.change(
+                    number, lambda store: store.cancel(crawl, CANCELLED_AT_ONCE)
+                ):
+                    pass
+            except LeaseLost:
+                continue
+
+    async def _grant(self, crawl: LiveCrawl, most: int) -> None:
+        """Few at a time where the limit is low, so that all members can fetch to the end."""
+        wanted = max(1, min(PAGES_GRANTED_AT_ONCE, most // 20))
+        try:
+            granted = await self.control.ask(
+                lambda control: control.grant_pages(crawl.id, self.member, wanted, most)
+            )
+        finally:
+            self._granting.discard(crawl.id)
+        if granted:
+            crawl.pages_left = (crawl.pages_left or 0) + granted
+            self.wake()
