@@ -11,7 +11,7 @@ from loadtest.synthetic_web import SyntheticWeb, WebSpec
 from shared.crawl.spec import LimitSpec, ScopeSpec
 from shared.crawl.states import CrawlState
 from tests.conftest import StartWorker
-from tests.support.crawling import Crawling
+from tests.support.crawling import ASKED_FOR, Crawling
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(150)
@@ -131,17 +131,10 @@ async def test_a_cancelled_crawl_ends_with_what_was_in_flight(
     start_worker(broker.url, **crawling.settings())
     await crawling.has_pages(crawl, 20)
 
-    crawling.control.change_state(
-        crawl,
-        {CrawlState.RUNNING},
-        CrawlState.STOPPING,
-        0.0,
-        reason="asked for",
-        ends_as=CrawlState.CANCELLED,
-    )
+    crawling.cancel(crawl)
     ended = await crawling.ended(crawl)
 
-    assert (ended.state, ended.reason) == (CrawlState.CANCELLED, "asked for")
+    assert (ended.state, ended.reason) == (CrawlState.CANCELLED, ASKED_FOR)
     counters = crawling.counters(crawl)
     assert counters["cancelled"] > 0
     assert counters["queued"] == counters["claimed"] == counters["parsing"] == 0

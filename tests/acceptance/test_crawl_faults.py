@@ -4,7 +4,6 @@ notice nothing."""
 import asyncio
 import os
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,17 +14,16 @@ from loadtest.synthetic_web import SyntheticWeb, WebSpec
 from shared.crawl.states import CrawlState
 from tests.acceptance.scale import CRAWL_HOSTS, CRAWL_KILL_EVERY_S, CRAWL_KILLS, CRAWL_PAGES
 from tests.conftest import StartWorker
-from tests.support.crawling import Crawling
+from tests.support.crawl_processes import crawl_children
+from tests.support.crawling import Crawling, in_flight_at_most
 from tests.support.waiting import eventually
-from tests.support.worker_process import WorkerUnderTest
-from worker.crawl.feed import UNSETTLED_PER_SLOT
 
 pytestmark = pytest.mark.timeout(600)
 
 DELAY_S = 0.1
 SLOTS = 50
-# Of a process that dies: what its slots fetch, and the answers on their way to broker and store.
-IN_FLIGHT = SLOTS * (1 + UNSETTLED_PER_SLOT)
+# Of a process that dies.
+IN_FLIGHT = in_flight_at_most(SLOTS)
 
 
 @pytest.fixture
@@ -41,40 +39,14 @@ def crawling(tmp_path: Path, web: SyntheticWeb) -> Iterator[Crawling]:
     crawling.close()
 
 
-def crawl_children(worker: WorkerUnderTest) -> list[int]:
-    """The processes that own shards: those that have a shard's file open."""
-    found = []
-    for pid in worker.children:
-        try:
-            files = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir()]
-        except OSError:
-            continue
-        if any("shard-" in file for file in files):
-            found.append(pid)
-    return found
-
-
-def pages_twice(crawling: Crawling) -> int:
-    visits = Counter(
-        visit.url for visit in crawling.web.ledger() if visit.status == 200 and not visit.is_robots
-    )
-    return sum(count - 1 for count in visits.values())
-
-
-def assert_hosts_noticed_nothing(crawling: Crawling) -> None:
-    verdict = crawling.verdict(DELAY_S)
-    # In flight when somebody died, pages may be fetched again: that is counted by itself.
-    verdict.repeated.count = 0
-    assert verdict.is_polite, str(verdict)
-
-
 async def assert_completes(crawling: Crawling, crawl: int, in_flight_at_faults: int) -> None:
     ended = await crawling.ended(crawl, 400)
 
     assert ended.state is CrawlState.COMPLETED, ended
     assert crawling.coverage().is_exact, str(crawling.coverage())
-    assert pages_twice(crawling) <= in_flight_at_faults
-    assert_hosts_noticed_nothing(crawling)
+    assert crawling.pages_twice() <= in_flight_at_faults
+    verdict = crawling.verdict(DELAY_S, may_repeat=True)
+    assert verdict.is_polite, str(verdict)
     counters = crawling.counters(crawl)
     assert counters["admitted"] == counters["done"] == crawling.coverage().wanted
 
