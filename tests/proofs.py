@@ -6,36 +6,45 @@ from pathlib import Path
 import pytest
 
 FILE = Path(__file__).resolve().parent.parent / "docs" / "proofs" / "faults.md"
+HEAD = """\
+# Fault runs
+
+Written by `make prove`, or by `python -m tests --prove FILE` for some of them; the rows of the
+others stay. Jobs are counted by a ledger that every run of every job appends to, pages of a crawl
+by the web that gives them. Times are UTC.
+
+| test | outcome | ended | took | figures |
+|---|---|---|---|---|
+"""
 
 
 class ProofTable:
-    """A pytest plugin. State: the reports so far, in the order of their ends."""
+    """A pytest plugin. State: the rows so far, by what their test shows."""
 
     def __init__(self) -> None:
-        self._reports: list[pytest.TestReport] = []
+        self._rows: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.failed:
-            self._reports.append(report)
+            shown = _sentence(report)
+            self._rows[shown] = (
+                f"| {shown} | {report.outcome} | {datetime.now(UTC):%Y-%m-%d %H:%M} "
+                f"| {report.duration:.0f} s | {_figures(report)} |"
+            )
 
-    def write(self) -> None:
-        rows = [
-            f"| {_sentence(report)} | {report.outcome} | {report.duration:.0f} s "
-            f"| {_figures(report)} |"
-            for report in sorted(self._reports, key=lambda report: report.nodeid)
-        ]
-        head = [
-            "# Fault runs",
-            "",
-            "Written by `make prove`. Jobs are counted by a ledger that every run of every job",
-            "appends to, pages of a crawl by the web that gives them. Last run:",
-            f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC.",
-            "",
-            "| test | outcome | took | figures |",
-            "|---|---|---|---|",
-        ]
-        FILE.parent.mkdir(parents=True, exist_ok=True)
-        FILE.write_text("\n".join([*head, *rows]) + "\n")
+    def write(self, file: Path = FILE) -> None:
+        rows = _rows_of(file) | self._rows
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(HEAD + "".join(f"{rows[shown]}\n" for shown in sorted(rows)))
+
+
+def _rows_of(file: Path) -> dict[str, str]:
+    """What an earlier run has left."""
+    if not file.is_file():
+        return {}
+    lines = file.read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ") and line != HEAD.splitlines()[-2]]
+    return {row.split(" | ")[0].removeprefix("| "): row for row in rows}
 
 
 def _sentence(report: pytest.TestReport) -> str:
