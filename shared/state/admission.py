@@ -52,8 +52,8 @@ _ADD_SEEN = (
 
 @dataclass(slots=True)
 class Places:
-    """What the one writer of a file need not ask it again. State: the ids of the origins last used,
-    and the id of the next URL. Both are wrong after a transaction that failed: forget them then."""
+    """What a writer of a file need not ask it again. State: the ids of the origins last used, which
+    are wrong after a transaction that failed, and in a transaction the id of the next URL."""
 
     origins: dict[str, int] = field(default_factory=dict)
     next_url: int | None = None

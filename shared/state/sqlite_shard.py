@@ -306,6 +306,7 @@ class SqliteShard(SqliteReader):
     def _adding_up(self) -> Iterator[None]:
         try:
             with self._database.transaction():
+                self._places.next_url = None
                 yield
                 self._settle_parsing()
                 self._tally.write_last(self._database)

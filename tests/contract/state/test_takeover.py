@@ -37,6 +37,13 @@ def test_a_shard_cannot_be_opened_with_an_older_epoch(stores):
         stores.shard(epoch=4)
 
 
+def test_an_owner_that_has_it_open_twice_admits_with_both(stores):
+    left, right = stores.shard(epoch=1), stores.shard(epoch=1)
+    for number, shard in enumerate([left, right, left, right]):
+        admit(shard, [pages(4)[number]])
+    assert state_counts(left) == {UrlState.QUEUED: 4}
+
+
 def test_an_owner_may_open_its_shard_again(stores):
     admit_and_claim(stores.shard(epoch=5), 2)
     again = stores.shard(epoch=5)
