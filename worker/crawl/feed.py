@@ -102,11 +102,14 @@ class Feed:
 
     def _has_room(self) -> bool:
         visits = self._visits
+        if visits.unsettled >= self._slots * UNSETTLED_PER_SLOT:
+            # These wait for others to share a transaction with, and now slots wait for them.
+            visits.store.lose_patience()
+            return False
         return (
             self.is_open
             and visits.in_slots < int(self._slots * self.pace)
             and visits.robots_in_flight < MOST_ROBOTS
-            and visits.unsettled < self._slots * UNSETTLED_PER_SLOT
         )
 
     def _begin(self, origin: Origin, now: float) -> None:

@@ -66,7 +66,7 @@ class StoreThread:
             self._gathered.append(change)
         else:
             if not self._patient:
-                self._loop.call_later(self._patience_s(), self._lose_patience)
+                self._loop.call_later(self._patience_s(), self.lose_patience)
             self._patient.setdefault(shard, []).append(change)
         return change.future
 
@@ -122,7 +122,7 @@ class StoreThread:
         self._going.add(shard)
         self._gathered += self._patient.pop(shard, ())
 
-    def _lose_patience(self) -> None:
+    def lose_patience(self) -> None:
         """All of them go; those that came later go a little sooner than they would have to."""
         if not self._patient:
             return

@@ -174,3 +174,14 @@ async def test_what_comes_after_a_call_has_gone_is_another_call(
     await thread.change_together(7, note_all, "b")
 
     assert log == ["begin", "a", "commit", "begin", "b", "commit"]
+
+
+async def test_patience_can_be_lost_before_its_time(log: list[str], stored: RecordingStore) -> None:
+    thread = StoreThread(lambda: 3600.0)
+    await thread.open(7, lambda: cast("ShardStore", stored))
+    patient = thread.change_some_time(7, note("patient"))
+    thread.lose_patience()
+
+    assert await patient == "patient"
+    assert log == ["begin", "patient", "commit"]
+    await thread.stop()
