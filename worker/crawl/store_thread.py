@@ -108,8 +108,7 @@ class StoreThread:
     def _add(self, change: _Change) -> "asyncio.Future[Any]":
         """Behind everything that was asked of its shard before; where a shard is opened or closed,
         of all shards."""
-        if not self._gathered:
-            self._loop.call_later(GATHER_S, self._hand_over)
+        self._begin_gathering()
         if change.shard is None:
             for shard in list(self._patient):
                 self._go(shard)
@@ -117,6 +116,11 @@ class StoreThread:
             self._go(change.shard)
         self._gathered.append(change)
         return change.future
+
+    def _begin_gathering(self) -> None:
+        """Whoever calls it adds something."""
+        if not self._gathered:
+            self._loop.call_later(GATHER_S, self._hand_over)
 
     def _go(self, shard: int) -> None:
         self._going.add(shard)
@@ -126,8 +130,7 @@ class StoreThread:
         """All of them go; those that came later go a little sooner than they would have to."""
         if not self._patient:
             return
-        if not self._gathered:
-            self._loop.call_later(GATHER_S, self._hand_over)
+        self._begin_gathering()
         for shard in list(self._patient):
             self._go(shard)
 

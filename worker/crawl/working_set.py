@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count
 from math import inf
 
-from shared.state.model import NewUrl, StoredDomain
+from shared.state.model import ClaimedUrl, NewUrl, StoredDomain
 from shared.state.protocol import ShardStore
 from worker.crawl import endings
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
@@ -162,7 +162,7 @@ class WorkingSet:
             back = [url for url in origin.urls if url.crawl in gone]
             for url in back:
                 origin.urls.remove(url)
-                self._settling.settle(origin.domain.shard, endings.put_off(url))
+            self._give_back(origin.domain.shard, back)
 
     # Turns
 
@@ -203,8 +203,7 @@ class WorkingSet:
         if origin.handle not in self.origins:
             return
         if until - time.time() > SOON_S:
-            for url in origin.urls:
-                self._settling.settle(shard, endings.put_off(url))
+            self._give_back(shard, origin.urls)
             origin.urls.clear()
             self._drop_origin(origin, until)
         else:
@@ -279,9 +278,8 @@ class WorkingSet:
         finally:
             origin.is_claiming = False
         if origin.handle not in self.origins:
-            # Given up meanwhile; the URLs go back.
-            for url in claims.urls:
-                self._settling.settle(shard, endings.put_off(url))
+            # Given up meanwhile.
+            self._give_back(shard, claims.urls)
         elif origin.has_news and not (claims.urls or origin.urls):
             self.refill(origin)
         elif claims.urls or origin.urls or _is_soon(claims.due_at):
@@ -319,8 +317,7 @@ class WorkingSet:
             return any(claims.urls for claims in loaded.claims.values())
         # Given up meanwhile.
         for claims in loaded.claims.values():
-            for url in claims.urls:
-                self._settling.settle(shard, endings.put_off(url))
+            self._give_back(shard, claims.urls)
         self._put_domain(domain, 0.0)
         return False
 
@@ -360,6 +357,11 @@ class WorkingSet:
         self.ready.add_origin(domain.name, origin.handle, at, domain.next_at)
         if crawl := self.a_crawl_of(origin):
             self.ready.set_connections(domain.name, crawl.spec.politeness.connections_per_host)
+
+    def _give_back(self, shard: OwnedShard, urls: Iterable[ClaimedUrl]) -> None:
+        """To the store, as they were."""
+        for url in urls:
+            self._settling.settle(shard, endings.put_off(url))
 
     def _drop_origin(self, origin: Origin, due_at: float | None) -> None:
         """It has nothing to fetch now; with its last origin the domain leaves the memory, too."""
