@@ -70,7 +70,7 @@ lock: $(VENV)/.installed ## Resolve the dependencies anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --upgrade --extra dev pyproject.toml -o requirements/dev.lock
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --extra api --extra worker --extra broker --extra cli \
+		--no-emit-index-url --no-header --extra api --extra worker --extra broker --extra cli --extra outputs \
 		-c requirements/dev.lock pyproject.toml -o requirements/runtime.lock
 
 clean: ## Remove the environment and the built servers
