@@ -22,6 +22,7 @@ from cli.services import (
     ServiceFailed,
     api,
     broker,
+    sinks,
     variables,
     worker,
 )
@@ -118,7 +119,7 @@ def _worker_settings(records: Path) -> dict[str, str]:
         **variables(*PASSED),
         "WORKER_STAGES": STAGES,
         "WORKER_HANDLERS": CRAWL_HANDLERS,
-        "SINK_NDJSON": str(records),
+        **sinks(f"jsonl:{records}"),
     }
 
 

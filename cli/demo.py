@@ -117,7 +117,7 @@ def _worker_settings(site: Site, records: Path, slots: int) -> dict[str, str]:
         **site.worker_settings,
         "WORKER_STAGES": f"crawl:1x{slots} parse:1x{PARSE_SLOTS}",
         "WORKER_HANDLERS": CRAWL_HANDLERS,
-        "SINK_NDJSON": str(records),
+        "SINKS": f"jsonl:{records}",
     }
 
 

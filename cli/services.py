@@ -18,7 +18,7 @@ import orjson
 from cli.api_client import Api, api_client
 from shared.errors import ManyhandsError
 from shared.settings.environment import environment
-from shared.settings.names import VARIABLE_PREFIXES
+from shared.settings.names import VARIABLE_PREFIXES, known_variables
 
 START_S = 30.0
 # A worker has 25 s to finish what it is fetching.
@@ -281,4 +281,15 @@ def _free_port() -> int:
 def variables(*sections: str) -> dict[str, str]:
     """Those of the person who runs this, for these sections of the settings."""
     prefixes = tuple(f"{section.upper()}_" for section in sections)
-    return {name: value for name, value in environment().items() if name.startswith(prefixes)}
+    known = known_variables(sections)
+    return {
+        name: value
+        for name, value in environment().items()
+        if name in known or name.startswith(prefixes)
+    }
+
+
+def sinks(*more: str) -> dict[str, str]:
+    """SINKS of the person who runs this, and more of them."""
+    given = variables("sinks")
+    return given | {"SINKS": ",".join(filter(None, (*more, given.get("SINKS"))))}

@@ -33,8 +33,8 @@ async def run_up(arguments: argparse.Namespace) -> int:
     for_api = API | variables("api", "batch", "crawl")
     if arguments.api_bind:
         for_api["API_BIND"] = arguments.api_bind
-    for_worker = WORKER | {"SINK_NDJSON": str(records)}
-    for_worker |= variables("worker", "fetch", "allow", "crawl", "sink", "pressure")
+    for_worker = WORKER | {"SINKS": f"jsonl:{records}"}
+    for_worker |= variables("worker", "fetch", "allow", "crawl", "sinks", "pressure")
     with stop_by_signals(lambda: console.print(STOPPING)) as stop:
         async with (
             broker(place, BROKER | variables("broker")) as brokers,
@@ -44,7 +44,8 @@ async def run_up(arguments: argparse.Namespace) -> int:
             console.print(f"API      {apis.url}  (crawls, jobs; {apis.url}/openapi.json)")
             console.print(f"broker   {brokers.url}  (any Faktory client)")
             console.print(f"worker   {workers.url}/status")
-            console.print(f"records  {for_worker['SINK_NDJSON']}")
+            where = "as SINKS says" if "SINKS" in variables("sinks") else str(records)
+            console.print(f"records  {where}")
             console.print(f"logs     {place.directory / 'logs'}; Ctrl-C stops all of it")
             services = (brokers.service, apis.service, workers.service)
             while not await stop.wait(LOOK_EVERY_S):

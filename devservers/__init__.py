@@ -1,23 +1,35 @@
 """The real servers that tests, the demo and the benchmarks run against.
 
 They are built from pinned sources and run on free ports of the loopback, without root and Docker.
+Those of the JVM, Kafka and Elasticsearch, need the machine's Java, and Maven to be fetched.
 Imports nothing from our other packages; the broker is started as a process, like the others.
 """
 
 from devservers.api import ApiServer
 from devservers.broker import BrokerServer
 from devservers.build import BuildError, build
+from devservers.elasticsearch import ElasticsearchServer
 from devservers.faktory import FaktoryServer
+from devservers.kafka import KafkaServer
+from devservers.maven import java_servers, missing_for_java
+from devservers.postgres import PostgresServer
 from devservers.relay import Relay
+from devservers.s3 import S3Server
 from devservers.toxiproxy import Proxy, Toxiproxy
 
 __all__ = [
     "ApiServer",
     "BrokerServer",
     "BuildError",
+    "ElasticsearchServer",
     "FaktoryServer",
+    "KafkaServer",
+    "PostgresServer",
     "Proxy",
     "Relay",
+    "S3Server",
     "Toxiproxy",
     "build",
+    "java_servers",
+    "missing_for_java",
 ]

@@ -4,7 +4,7 @@ import argparse
 import signal
 import sys
 
-from devservers import BuildError, FaktoryServer, build
+from devservers import BuildError, FaktoryServer, build, java_servers, missing_for_java
 from devservers.processes import StartError
 
 
@@ -14,20 +14,29 @@ def main() -> int:
         description="The real servers that tests, demo and benchmarks run against.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("build", help="build Faktory, Toxiproxy and the relay, unless they are")
+    commands.add_parser("build", help="build and fetch all servers, unless they are there")
     faktory = commands.add_parser("faktory", help="run a fresh Faktory until Ctrl-C")
     faktory.add_argument("--password", help="the password that clients must know (default: none)")
     faktory.add_argument("--tls", action="store_true", help="serve TLS, with a new certificate")
     options = parser.parse_args()
     try:
         if options.command == "build":
-            print(f"devservers: ready in {build()}")
+            build_all()
         else:
             run_faktory(options.password, options.tls)
     except (BuildError, StartError, ValueError) as error:
         print(f"devservers: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def build_all() -> None:
+    print(f"devservers: ready in {build()}")
+    missing = missing_for_java()
+    if missing:
+        print(f"devservers: no Kafka and Elasticsearch: not on PATH: {', '.join(missing)}")
+    else:
+        print(f"devservers: ready in {java_servers()}")
 
 
 def run_faktory(password: str | None, tls: bool) -> None:

@@ -1,7 +1,8 @@
-"""Build the servers from their pinned sources, once, into the checkout's .cache directory.
+"""Build the Go servers from their pinned sources, once, into the checkout's .cache directory.
 
 The classes that start a server call build() for its binary; `python -m devservers build` calls it
-ahead of time. The Go toolchain and redis-server come from the Python environment we run in.
+ahead of time; maven.py does the same for the Java ones. The Go toolchain and redis-server come from
+the Python environment we run in.
 """
 
 import fcntl
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,27 +30,35 @@ PACKAGES = {
     "relay": "./relay",
     # Faktory's own load test, a client that knows nothing of us.
     "faktory-load": "github.com/contribsys/faktory/test/load",
+    # An S3 server over a directory.
+    "versitygw": "github.com/versity/versitygw/cmd/versitygw",
 }
 # Whatever these are set to in the caller's environment, the binaries are for this machine.
 CROSS_BUILD = ("GOOS", "GOARCH", "GOBIN", "GOEXPERIMENT")
 
 
 class BuildError(RuntimeError):
-    """A server could not be built; the message ends with what Go said."""
+    """A server could not be built; the message ends with what the tool said."""
 
 
 @functools.cache
 def build() -> Path:
     """Return the directory with the binaries, and build them first if nobody has yet."""
-    target = CACHE / _fingerprint()
-    binaries = target / "bin"
-    if not binaries.is_dir():
+    return made_once(CACHE / _fingerprint(), _build_into) / "bin"
+
+
+def made_once(target: Path, make: Callable[[Path], None]) -> Path:
+    """Return a directory of the cache; unless it is there, make() fills another that becomes it."""
+    if not target.is_dir():
         CACHE.mkdir(parents=True, exist_ok=True)
         with _lock(CACHE / "lock"):
-            # Another process may have built while this one waited for the lock.
-            if not binaries.is_dir():
-                _build_into(target)
-    return binaries
+            # Another process may have made it while this one waited for the lock.
+            if not target.is_dir():
+                with tempfile.TemporaryDirectory(prefix="building-", dir=CACHE) as scratch:
+                    made = Path(scratch) / "made"
+                    make(made)
+                    made.rename(target)
+    return target
 
 
 def redis_server() -> Path:
@@ -95,25 +104,27 @@ def _lock(path: Path) -> Iterator[None]:
 
 
 def _build_into(target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="building-", dir=CACHE) as scratch:
-        made = Path(scratch) / "made"
-        for name, package in PACKAGES.items():
-            print(f"devservers: building {name} ...", end="", flush=True)
-            started = time.monotonic()
-            _go_build(package, made / "bin" / name)
-            print(f" {time.monotonic() - started:.1f} s", flush=True)
-        made.rename(target)
+    for name, package in PACKAGES.items():
+        print(f"devservers: building {name} ...", end="", flush=True)
+        started = time.monotonic()
+        _go_build(package, target / "bin" / name)
+        print(f" {time.monotonic() - started:.1f} s", flush=True)
 
 
 def _go_build(package: str, output: Path) -> None:
     # The directory of sys.executable as it was called, not what its symlink points to: the venv's.
     go = Path(sys.executable).parent / "go"
     command = [str(go), "build", "-ldflags=-s -w", "-o", str(output), package]
+    run_tool(command, directory=GO_SOURCE, env=_go_environment())
+
+
+def run_tool(command: Sequence[str], *, directory: Path, env: Mapping[str, str]) -> None:
+    """Run a command that builds or fetches; a BuildError says what it has said."""
     try:
         done = subprocess.run(
             command,
-            cwd=GO_SOURCE,
-            env=_go_environment(),
+            cwd=directory,
+            env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -121,7 +132,7 @@ def _go_build(package: str, output: Path) -> None:
             errors="replace",
         )
     except OSError as error:
-        raise BuildError(f"cannot run {go}: {error}") from error
+        raise BuildError(f"cannot run {command[0]}: {error}") from error
     if done.returncode:
         raise BuildError(f"{' '.join(command)} failed ({done.returncode}):\n{done.stdout.strip()}")
 

@@ -28,11 +28,16 @@ class HttpServer(Server):
 
     def _is_ready(self, child: Child, port: int) -> bool:
         del child
+        status = self._answer(port)
+        return status is not None and status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+
+    def _answer(self, port: int) -> int | None:
+        """Return the status with which the probe is answered, if it is."""
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_DEADLINE)
         try:
             connection.request("GET", self.probe_path)
-            return connection.getresponse().status < http.HTTPStatus.INTERNAL_SERVER_ERROR
+            return connection.getresponse().status
         except (OSError, http.client.HTTPException):
-            return False
+            return None
         finally:
             connection.close()

@@ -6,6 +6,7 @@ Called by the other modules here; the directories also by benchmarks, which may 
 
 import atexit
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -17,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 # All times in seconds.
 START_DEADLINE = 40.0
@@ -82,8 +83,18 @@ def _first_client_port() -> int:
 class Child:
     """A running server with its own process group, which includes the processes it starts."""
 
-    def __init__(self, command: Sequence[str | Path], *, log: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        env: Mapping[str, str],
+        directory: Path | None = None,
+        user: str | None = None,
+        end_signal: int = signal.SIGTERM,
+    ) -> None:
         self.log = log
+        self._end_signal = end_signal
         self._log_start = log.stat().st_size if log.exists() else 0
         with log.open("ab") as output:
             self._process = subprocess.Popen(
@@ -93,8 +104,9 @@ class Child:
                 stderr=output,
                 env=dict(env),
                 # Our services read settings from files of the directory in which they start.
-                cwd=log.parent,
+                cwd=directory or log.parent,
                 start_new_session=True,
+                **run_as(user),
             )
         self.pid = self._process.pid
         _reaper.tell(f"group {self.pid}")
@@ -108,9 +120,11 @@ class Child:
             text.seek(self._log_start)
             return text.read().decode(errors="replace")
 
-    def wait_ready(self, what: str, ready: Callable[[], bool]) -> None:
+    def wait_ready(
+        self, what: str, ready: Callable[[], bool], seconds: float = START_DEADLINE
+    ) -> None:
         """Wait until ready() is true; end the process and raise StartError if it never is."""
-        deadline = time.monotonic() + START_DEADLINE
+        deadline = time.monotonic() + seconds
         while True:
             ended = not self.running()
             log = self.log_text()
@@ -121,7 +135,7 @@ class Child:
             elif ready():
                 return
             elif time.monotonic() > deadline:
-                reason = f"was not ready after {START_DEADLINE:g} s"
+                reason = f"was not ready after {seconds:g} s"
             else:
                 time.sleep(POLL)
                 continue
@@ -145,8 +159,8 @@ class Child:
         _reaper.tell(f"group-gone {self.pid}")
 
     def end(self) -> None:
-        """SIGTERM the server, wait, and leave no process of its group behind."""
-        self._process.terminate()
+        """Ask the server to end, wait, and leave no process of its group behind."""
+        self._process.send_signal(self._end_signal)
         try:
             self._process.wait(STOP_DEADLINE)
         except subprocess.TimeoutExpired:
@@ -215,6 +229,24 @@ def _signal_group(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def unprivileged_user() -> str | None:
+    """Name whom to start a server as that refuses to run as root; None where we are not root."""
+    return "nobody" if os.geteuid() == 0 else None
+
+
+def run_as(user: str | None) -> dict[str, Any]:
+    """Return what subprocess has to be told to run a command as that user, with no other group."""
+    if user is None:
+        return {}
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
+
+
+def give(path: Path, user: str | None) -> None:
+    """Make a server's own user the owner of its directory."""
+    if user is not None:
+        shutil.chown(path, user)
 
 
 def make_directory() -> Path:

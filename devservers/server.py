@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from devservers.processes import (
+    START_DEADLINE,
     Child,
     Port,
     PortTakenError,
@@ -25,6 +26,8 @@ class Server(Started):
 
     name = "server"
     port_count = 1
+    # Seconds until it must be ready.
+    start_deadline = START_DEADLINE
 
     def __init__(self, *, data_dir: Path | None = None) -> None:
         self._given_dir = data_dir.absolute() if data_dir else None
@@ -113,7 +116,9 @@ class Server(Started):
         numbers = [port.number for port in ports]
         child = self._start_child(numbers)
         try:
-            child.wait_ready(self.name, lambda: self._is_ready(child, numbers[0]))
+            child.wait_ready(
+                self.name, lambda: self._is_ready(child, numbers[0]), self.start_deadline
+            )
         except BaseException:
             if child.running():
                 child.end()

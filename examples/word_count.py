@@ -1,6 +1,6 @@
 """Count the words of text files: one job for a file, one for each part of it.
 
-    SINK_NDJSON=words.ndjson WORKER_HANDLERS=examples.word_count python -m worker
+    SINKS=jsonl:words.ndjson WORKER_HANDLERS=examples.word_count python -m worker
 
 `examples/producer.py` queues files, `examples/test_word_count.py` tests the handlers.
 """

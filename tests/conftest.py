@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 
-from devservers import BrokerServer, FaktoryServer, Toxiproxy
+from devservers import BrokerServer, FaktoryServer, Toxiproxy, missing_for_java
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
 from tests.support.broker_state import BrokerState
 from tests.support.ledger import Ledger
+from tests.support.output_servers import (  # noqa: F401  (fixtures)
+    elasticsearch_server,
+    kafka_server,
+    postgres,
+    s3_server,
+)
 from tests.support.raw_client import RawClient
 from tests.support.server_state import ServerState
 from tests.support.worker_process import AnyState, WorkerUnderTest
@@ -30,38 +36,55 @@ ON_BOTH_SERVERS = pytest.mark.parametrize(
 )
 
 # Under xdist the workers collect, and tell the controller by this name.
-LEFT_OUT = "rust_tests_left_out"
-_left_out = pytest.StashKey[int]()
+LEFT_OUT = "tests_left_out"
+# How many tests there are of each marker that cannot run here.
+_left_out = pytest.StashKey[dict[str, int]]()
+# Seconds: the first of the tests with Kafka or Elasticsearch waits for the JVM to start.
+JVM_TIMEOUT = 180
+
+
+def left_out_because() -> dict[str, str]:
+    """Markers of tests that cannot run on this machine. In CI all run, and fail if they cannot."""
+    reasons: dict[str, str] = {}
+    if os.environ.get("CI"):
+        return reasons
+    if not shutil.which("cargo"):
+        reasons["rust"] = "of the Rust client; not on PATH: cargo"
+    missing = missing_for_java()
+    if missing:
+        reasons["jvm"] = f"of Kafka and Elasticsearch; not on PATH: {', '.join(missing)}"
+    return reasons
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of the Rust client need cargo: in CI they run in any case, and fail without it."""
-    if shutil.which("cargo") or os.environ.get("CI"):
-        return
-    rust = [item for item in items if item.get_closest_marker("rust")]
-    if rust:
-        items[:] = [item for item in items if item not in rust]
-        config.hook.pytest_deselected(items=rust)
-        config.stash[_left_out] = len(rust)
-        if hasattr(config, "workeroutput"):
-            config.workeroutput[LEFT_OUT] = len(rust)
+    left_out: dict[str, int] = {}
+    for marker in left_out_because():
+        marked = [item for item in items if item.get_closest_marker(marker)]
+        if marked:
+            items[:] = [item for item in items if item not in marked]
+            config.hook.pytest_deselected(items=marked)
+            left_out[marker] = len(marked)
+    config.stash[_left_out] = left_out
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[LEFT_OUT] = left_out
+    for item in items:
+        if item.get_closest_marker("jvm") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(JVM_TIMEOUT))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    number = getattr(node, "workeroutput", {}).get(LEFT_OUT)
-    if number:
-        node.config.stash[_left_out] = number
+    left_out = getattr(node, "workeroutput", {}).get(LEFT_OUT)
+    if left_out:
+        node.config.stash[_left_out] = left_out
 
 
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    number = config.stash.get(_left_out, 0)
-    if number:
-        terminalreporter.write_line(
-            f"left out: {number} tests of the Rust client, because cargo is not on PATH"
-        )
+    reasons = left_out_because()
+    for marker, number in config.stash.get(_left_out, {}).items():
+        terminalreporter.write_line(f"left out: {number} tests {reasons[marker]}")
 
 
 @pytest.fixture(scope="module")

@@ -59,8 +59,12 @@ def _entries(loaded: Loaded) -> Iterator[tuple[int, Key, str | None]]:
 
 def _shown(setting: Setting, value: object) -> str:
     if setting.holds_password:
-        value = _USER_AND_PASSWORD.sub(rf"\1{MASK}@", str(value))
+        value = [_masked(url) for url in value] if isinstance(value, tuple) else _masked(value)
     return _yaml(value)
+
+
+def _masked(url: object) -> str:
+    return _USER_AND_PASSWORD.sub(rf"\1{MASK}@", str(url))
 
 
 def _name(text: str) -> str:

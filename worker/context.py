@@ -1,24 +1,31 @@
 """What a handler may ask for: who the job is, how long it has, and where its results go."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from shared.errors import ConfigError
 from shared.jobs import Job
 from shared.logs import Logger, get_logger
 from worker.delivery import Delivery
+from worker.records import Capture, PageRecord, PlainRecord, Record
+
+
+class RecordTaker(Protocol):
+    """What a context knows of the worker's sinks."""
+
+    def takes(self, kind: type) -> bool: ...
 
 
 class JobContext:
     """One job's view of the worker. Records and children are collected here, and made durable
     and queued by run_one after the handler has returned, in this order, before the ACK."""
 
-    __slots__ = ("_can_emit", "_delivery", "children", "records")
+    __slots__ = ("_delivery", "_sinks", "children", "records")
 
-    def __init__(self, delivery: Delivery, *, can_emit: bool) -> None:
+    def __init__(self, delivery: Delivery, sinks: RecordTaker | None) -> None:
         self._delivery = delivery
-        self._can_emit = can_emit
+        self._sinks = sinks
         self.children: list[Job] = []
-        self.records: list[Any] = []
+        self.records: list[Record] = []
 
     @property
     def id(self) -> str:
@@ -49,10 +56,9 @@ class JobContext:
     def log(self) -> Logger:
         return get_logger("job").bind(id=self.id, jobtype=self._delivery.jobtype)
 
-    @property
-    def can_emit(self) -> bool:
-        """Whether this worker has a sink."""
-        return self._can_emit
+    def can_emit(self, kind: type = PlainRecord) -> bool:
+        """Whether this worker has a sink for such records."""
+        return self._sinks is not None and self._sinks.takes(kind)
 
     def push(self, *children: Job) -> None:
         """Queue these jobs if, and only if, this one succeeds."""
@@ -60,6 +66,20 @@ class JobContext:
 
     def emit(self, record: Any) -> None:
         """Hand a record to the worker's sinks; the job is not acknowledged before they have it."""
-        if not self._can_emit:
-            raise ConfigError("this worker has no sink, a record would be lost: set SINK_NDJSON")
-        self.records.append(record)
+        made = self._as_record(record)
+        if isinstance(made, PageRecord) and self.can_emit(Capture):
+            # Who keeps pages as they came may want nothing else of them.
+            if self.can_emit(PageRecord):
+                self.records.append(made)
+            return
+        if not self.can_emit(type(made)):
+            raise ConfigError("this worker has no sink for it, a record would be lost: set SINKS")
+        self.records.append(made)
+
+    def _as_record(self, record: Any) -> Record:
+        if isinstance(record, Record):
+            return record
+        given = record.get("id") if isinstance(record, dict) else None
+        # By its place: the same when the job is repeated.
+        own = f"{self.id}.{len(self.records)}"
+        return PlainRecord(given if isinstance(given, str) else own, record)

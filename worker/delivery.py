@@ -33,7 +33,7 @@ class Delivery:
 
     `deadline` and `reserved_until` are on the loop's clock; `stage` is a number of this process's
     source. Mutable: the task that runs it, why it was cancelled, the jids of copies that arrived
-    meanwhile, and whether it is settled.
+    meanwhile, whether it is in a slot, whether its handler has returned, and whether it is settled.
     """
 
     __slots__ = (
@@ -42,7 +42,9 @@ class Delivery:
         "copies",
         "deadline",
         "deliveries",
+        "has_slot",
         "id",
+        "is_handled",
         "is_settled",
         "jid",
         "jobtype",
@@ -76,6 +78,8 @@ class Delivery:
         self.task: asyncio.Task[None] | None = None
         self.cancel_reason = ""
         self.copies: list[Delivery] | None = None
+        self.has_slot = True
+        self.is_handled = False
         self.is_settled = False
 
 

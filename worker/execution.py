@@ -2,17 +2,19 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Any, Protocol
 
 from shared.jobs import utc_now
 from shared.logs import get_logger
-from worker.context import JobContext
+from worker.context import JobContext, RecordTaker
 from worker.delivery import Delivery
 from worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
+from worker.records import Record
 from worker.registry import Handler, Registry
+from worker.sinks.protocol import SinkDown
 from worker.source import Source
 
 # A job that is too new for its handler comes back after a second, while its worker is being
@@ -31,9 +33,14 @@ class Middleware(Protocol):
     def job_ended(self, delivery: Delivery, outcome: Outcome, took_s: float) -> None: ...
 
 
-class Sink(Protocol):
-    async def write(self, records: Sequence[Any]) -> None:
-        """Return when the records are durable."""
+class Records(RecordTaker, Protocol):
+    """What is needed of worker.sinks.sinks.Sinks."""
+
+    async def room(self) -> None:
+        """Return when records may be written."""
+
+    def write(self, records: Sequence[Record]) -> Awaitable[None]:
+        """Done when the records are durable."""
 
 
 class Execution:
@@ -45,7 +52,7 @@ class Execution:
         registry: Registry,
         middleware: Sequence[Middleware],
         threads: Executor,
-        sink: Sink | None = None,
+        sinks: Records | None = None,
     ) -> None:
         # Kept: asking for the running loop costs a system call each time (CPython 3.11).
         self._loop = asyncio.get_running_loop()
@@ -53,12 +60,15 @@ class Execution:
         self._registry = registry
         self._middleware = middleware
         self._threads = threads
-        self._sink = sink
+        self._sinks = sinks
         self._too_new: set[str] = set()
         self._log = get_logger("execution")
 
     async def run_one(self, delivery: Delivery, on_ended: Callable[[Delivery], None]) -> None:
-        """handler → records durable → children queued → settled. Every path ends in one settle."""
+        """handler → records durable → children queued → settled. Every path ends in one settle.
+
+        A job that waits for its records holds no slot: as many others run meanwhile as the sinks
+        have room for."""
         started_at = self._loop.time()
         outcome: Outcome = DONE
         try:
@@ -77,7 +87,7 @@ class Execution:
                 else:
                     await self._run_in_thread(handler, arguments)
                 if context is not None:
-                    await self._keep_results(context)
+                    await self._keep_results(delivery, context)
         except (Retry, Defer, Drop, Dead) as raised:
             outcome = raised
         except asyncio.CancelledError as cancelled:
@@ -85,7 +95,7 @@ class Execution:
         except GeneratorExit:
             raise  # the loop is gone, and with it every way to report anything
         except BaseException as error:
-            outcome = Failed.from_exception(error)
+            outcome = PUT_BACK if isinstance(error, SinkDown) else Failed.from_exception(error)
         try:
             await self.settle(delivery, outcome, self._loop.time() - started_at)
         finally:
@@ -120,7 +130,7 @@ class Execution:
     def _context(self, handler: Handler, delivery: Delivery) -> JobContext | None:
         if not handler.wants_context:
             return None
-        return JobContext(delivery, can_emit=self._sink is not None)
+        return JobContext(delivery, self._sinks)
 
     async def _run_in_thread(self, handler: Handler, arguments: list[Any]) -> None:
         result = await self._loop.run_in_executor(self._threads, _call, handler.function, arguments)
@@ -128,9 +138,13 @@ class Execution:
             # A plain function that wraps a coroutine: the work is still to be done.
             await result
 
-    async def _keep_results(self, context: JobContext) -> None:
-        if context.records and self._sink is not None:
-            await self._sink.write(context.records)
+    async def _keep_results(self, delivery: Delivery, context: JobContext) -> None:
+        delivery.is_handled = True
+        if context.records and self._sinks is not None:
+            await self._sinks.room()
+            durable = self._sinks.write(context.records)
+            self._source.slot_free(delivery)
+            await durable
         if context.children:
             await self._source.push(context.children)
 
@@ -144,8 +158,9 @@ def _call(function: Callable[..., Any], arguments: list[Any]) -> Any:
 
 
 def _why_cancelled(delivery: Delivery, cancelled: asyncio.CancelledError) -> Outcome:
+    # A handler that has returned is not to blame for a sink that is down.
+    if delivery.cancel_reason == "shutdown" or (delivery.cancel_reason and delivery.is_handled):
+        return PUT_BACK
     if delivery.cancel_reason == "time-out":
         return Failed("TimeoutError", "the job ran into the end of its reservation")
-    if delivery.cancel_reason == "shutdown":
-        return PUT_BACK
     return Failed.from_exception(cancelled)

@@ -97,13 +97,18 @@ class FaktorySource:
             for keeper in keepers:
                 keeper.cancel()
 
+    def slot_free(self, delivery: Delivery) -> None:
+        if delivery.has_slot:
+            delivery.has_slot = False
+            self.stages[delivery.stage].window.job_ended()
+            self.fetches_changed()
+
     def job_ended(self, delivery: Delivery) -> None:
         self._held_bytes -= len(delivery.payload)
         self._in_hand.discard(delivery.jid)
         if not self._is_reading and self._held_bytes < MAX_HELD_BYTES // 2:
             self._set_reading(True)
-        self.stages[delivery.stage].window.job_ended()
-        self.fetches_changed()
+        self.slot_free(delivery)
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         if isinstance(outcome, PutBack) and self._drain_task is not None:

@@ -8,6 +8,7 @@ import asyncio
 import importlib
 import signal
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -39,10 +40,11 @@ from worker.observers import JobFigures, JobLog
 from worker.queues import QueueOrder
 from worker.registry import REGISTRY
 from worker.resources import RESOURCES
-from worker.sinks.ndjson import NdjsonSink
+from worker.sinks.kinds import CAPTURED, EMITTED, make_sinks
+from worker.sinks.sinks import Sinks
 from worker.stage_lanes import StageLanes
 from worker.stage_services import STAGE_SERVICES, StageNeeds, StageService
-from worker.stages import CRAWL_STAGE, ProcessGroup, resolve_stages
+from worker.stages import DEFAULT_GROUP, FETCHING_STAGES, ProcessGroup, Stage, resolve_stages
 from worker.task_dump import describe_tasks
 
 MOST_THREADS = 32
@@ -80,12 +82,8 @@ class WorkerProcess:
         middleware: list[Middleware] = [self._jobs]
         if settings.worker.log_level.lower() == "debug":
             middleware.append(JobLog())
-        ndjson = settings.sink.ndjson
-        # What owns shards makes no records: they come from the parse stage.
-        if all(stage.name == CRAWL_STAGE for stage in stages):
-            ndjson = None
-        self._sink = NdjsonSink.open(ndjson) if ndjson is not None else None
-        execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sink)
+        self._sinks = Sinks(make_sinks(settings.sinks.urls, _kinds_of(stages)), settings.sinks)
+        execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sinks)
         self.consumer = Consumer(self.source, execution)
         self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
         self._services = {
@@ -120,6 +118,7 @@ class WorkerProcess:
                 side_tasks = [
                     tasks.create_task(self.source.run(self.consumer.deliver), name="source"),
                     tasks.create_task(self.consumer.watch_deadlines(), name="deadlines"),
+                    tasks.create_task(self._sinks.run(), name="sinks"),
                     tasks.create_task(self._tell_ready(), name="ready"),
                     tasks.create_task(self._tell_turns(), name="turns"),
                     tasks.create_task(self._tell_figures(), name="figures"),
@@ -157,6 +156,7 @@ class WorkerProcess:
         if not self._stop_asked.is_set():
             self._log.info("stopping", jobs_in_hand=len(self.consumer.in_hand))
             self._heartbeat.state = "quiet"
+            self._sinks.hurry()
             self._stop_asked.set()
 
     def terminate_at_once(self) -> None:
@@ -188,8 +188,7 @@ class WorkerProcess:
 
     async def _close_resources(self) -> None:
         await RESOURCES.close()
-        if self._sink is not None:
-            await self._sink.close()
+        await self._sinks.close()
 
     def _listen_to_signals(self) -> None:
         self._loop.add_signal_handler(signal.SIGTERM, self.terminate)
@@ -226,7 +225,7 @@ class WorkerProcess:
             "taking jobs",
             stages={stage.stage.name: stage.stage.queues for stage in self.source.stages},
             jobtypes=sorted(REGISTRY.handlers),
-            **({"records": str(self._sink.path)} if self._sink is not None else {}),
+            **({"sinks": self._sinks.names} if self._sinks.names else {}),
         )
 
     def _told_backlog(self, backlog: Backlog) -> None:
@@ -235,13 +234,16 @@ class WorkerProcess:
             service.set_pace(stage.pace)
 
     def _more_figures(self) -> list[Family]:
-        return [made for service in self._services.values() for made in service.families()]
+        told = [made for service in self._services.values() for made in service.families()]
+        return [*told, *self._sinks.families()]
 
     def _make_service(self, settings: Settings, stage: StageLanes) -> StageService:
         # No job before the service says from where.
         stage.set_queues([])
         return STAGE_SERVICES[stage.stage.name](
-            StageNeeds(settings, stage.window.slots, self.source.push, stage.set_queues)
+            StageNeeds(
+                settings, stage.window.slots, self.source.push, self._sinks, stage.set_queues
+            )
         )
 
     def _parent_gone(self) -> None:
@@ -312,6 +314,14 @@ class WorkerProcess:
         while True:
             await asyncio.sleep(FIGURES_S)
             self._link.tell(self._figures.snapshot())
+
+
+def _kinds_of(stages: Sequence[Stage]) -> frozenset[type]:
+    """Of records that these stages can make: no sink is opened for nothing."""
+    names = {stage.name for stage in stages}
+    if names <= FETCHING_STAGES:
+        return CAPTURED
+    return EMITTED | CAPTURED if names & FETCHING_STAGES or DEFAULT_GROUP in names else EMITTED
 
 
 def load_handlers(modules: str) -> None:

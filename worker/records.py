@@ -1,8 +1,8 @@
 """What jobs leave for the sinks. Pure.
 
 Every record has an `id`, and a sink holds each id once: a job that is repeated after a crash makes
-the same ids again. Of a page of a crawl it says crawl, URL and number of the visit; of anything else
-which job emitted it.
+the same ids again. The id of a page of a crawl says crawl, URL and number of the visit; any other
+says which job emitted it.
 """
 
 from dataclasses import dataclass

@@ -15,8 +15,11 @@ class Source(Protocol):
         """Bring jobs until closed: `deliver` is called for each, never for more than there are
         free slots. Raises when going on is pointless (wrong password, no such server)."""
 
+    def slot_free(self, delivery: Delivery) -> None:
+        """A delivered job has left its slot, and only waits for its records to be written."""
+
     def job_ended(self, delivery: Delivery) -> None:
-        """A delivered job's slot is free again."""
+        """A delivered job is over; its slot is free, if it was not before."""
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         """Tell the server how it ended. Returns once that is on its way and will be repeated

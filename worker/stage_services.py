@@ -8,6 +8,7 @@ from typing import Protocol
 from shared.jobs import Job
 from shared.settings import Settings
 from worker.link import Family
+from worker.sinks.sinks import Sinks
 
 # Returns when the server has all of them.
 Push = Callable[[Sequence[Job]], Awaitable[None]]
@@ -34,11 +35,13 @@ class StageService(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class StageNeeds:
-    """What a service gets: the queues that it sets are those that jobs are taken from."""
+    """What a service gets: the queues that it sets are those that jobs are taken from. `sinks` are
+    all of the process, which may be none."""
 
     settings: Settings
     slots: int
     push: Push
+    sinks: Sinks
     set_queues: Callable[[Sequence[str]], None]
 
 

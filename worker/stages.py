@@ -23,6 +23,8 @@ DEFAULT_GROUP = "worker"
 FED_QUEUES = {"fetch": PARSE_QUEUE, "crawl": PARSE_QUEUE}
 # The stage of a process that owns shards: its queues are those of the shards that it has.
 CRAWL_STAGE = "crawl"
+# Stages that fetch pages and leave all else to others.
+FETCHING_STAGES = frozenset({"fetch", CRAWL_STAGE})
 _NAMED_BY_QUEUE = {ALL_CRAWL_QUEUES: CRAWL_STAGE}
 
 

@@ -22,6 +22,7 @@ from shared.jobs import FIRST_VERSION, Job, check_batch, encode_job
 from worker.delivery import Delivery, fresh_copy, parse_delivery
 from worker.execution import Execution
 from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from worker.records import Capture, PlainRecord, Record
 from worker.registry import REGISTRY, Registry
 
 __all__ = [
@@ -31,7 +32,7 @@ __all__ = [
     "Drop",
     "Failed",
     "JobResult",
-    "MemorySink",
+    "MemorySinks",
     "MemorySource",
     "PutBack",
     "Retry",
@@ -67,15 +68,15 @@ async def run_job(
     identity = {"id": TEST_JID, "deliveries": deliveries - 1}
     job = Job(jobtype=jobtype, args=list(args), jid=TEST_JID, version=version)
     job.custom["mh"] = identity
-    source, sink = MemorySource(), MemorySink()
+    source, sinks = MemorySource(), MemorySinks()
     delivery = parse_delivery(encode_job(job), asyncio.get_running_loop().time())
     with ThreadPoolExecutor(1, thread_name_prefix="handler") as threads:
-        execution = Execution(source, registry, [], threads, sink)
+        execution = Execution(source, registry, [], threads, sinks)
         await execution.run_one(delivery, source.job_ended)
     ((_, outcome),) = source.settled
     return JobResult(
         outcome=outcome,
-        records=sink.records,
+        records=sinks.records,
         children=source.pushed,
         queued_again=source.queued_again[0] if source.queued_again else None,
     )
@@ -109,17 +110,24 @@ def make_delivery(
     return parse_delivery(orjson.dumps(wire), reserved_after)
 
 
-class MemorySink:
-    """A `worker.execution.Sink`. State: the records."""
+class MemorySinks:
+    """A `worker.execution.Records`. State: what was emitted; of a plain record its body."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
 
-    async def write(self, records: Sequence[Any]) -> None:
+    def takes(self, kind: type) -> bool:
+        return kind is not Capture
+
+    async def room(self) -> None:
+        """There is always room."""
+
+    async def write(self, records: Sequence[Record]) -> None:
         """Raises for what is not JSON, as a sink on disk would."""
-        for record in records:
-            orjson.dumps(record)
-        self.records += records
+        bodies = [one.body if isinstance(one, PlainRecord) else one for one in records]
+        for body in bodies:
+            orjson.dumps(body)
+        self.records += bodies
 
 
 class MemorySource:
@@ -141,6 +149,9 @@ class MemorySource:
     async def run(self, deliver: Callable[[Delivery], None]) -> None:  # noqa: ARG002
         """There is nothing to bring: tests call the consumer's `deliver` themselves."""
         await self._closed.wait()
+
+    def slot_free(self, delivery: Delivery) -> None:
+        self.events.append(f"slot free {delivery.jid}")
 
     def job_ended(self, delivery: Delivery) -> None:
         self.events.append(f"ended {delivery.jid}")

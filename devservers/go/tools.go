@@ -8,4 +8,5 @@ import (
 	_ "github.com/Shopify/toxiproxy/v2/cmd/server"
 	_ "github.com/contribsys/faktory/cmd/faktory"
 	_ "github.com/contribsys/faktory/test/load"
+	_ "github.com/versity/versitygw/cmd/versitygw"
 )

@@ -16,7 +16,7 @@ from shared.settings.sections import (
     FetchSettings,
     PressureSettings,
     Settings,
-    SinkSettings,
+    SinksSettings,
     StageSettings,
     WorkerSettings,
 )
@@ -35,7 +35,7 @@ __all__ = [
     "FetchSettings",
     "PressureSettings",
     "Settings",
-    "SinkSettings",
+    "SinksSettings",
     "StageSettings",
     "WorkerSettings",
     "host_and_port",

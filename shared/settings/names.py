@@ -35,6 +35,10 @@ _OF_LINKS = re.compile(
 )
 
 
+# What a section is about bears the name of the section.
+_SHORT: dict[Key, Key] = {("sinks", "urls"): ("sinks",), ("sinks", "urls_file"): ("sinks", "file")}
+
+
 @dataclass(slots=True, frozen=True)
 class Setting:
     """A field of a section."""
@@ -82,11 +86,11 @@ def keys_of(section: str) -> list[Key]:
 
 
 def variable_of(key: Key) -> str:
-    return "_".join(key).upper()
+    return "_".join(_SHORT.get(key, key)).upper()
 
 
 def option_of(key: Key) -> str:
-    return f"--{'-'.join(key)}".replace("_", "-")
+    return f"--{'-'.join(_SHORT.get(key, key))}".replace("_", "-")
 
 
 def prefixes_of(sections: Iterable[str]) -> tuple[str, ...]:
@@ -94,7 +98,8 @@ def prefixes_of(sections: Iterable[str]) -> tuple[str, ...]:
     return (*(f"{section.upper()}_" for section in sections), "MANYHANDS_")
 
 
-VARIABLE_PREFIXES = prefixes_of(SECTIONS)
+# SINKS is one by itself.
+VARIABLE_PREFIXES = (*prefixes_of(SECTIONS), "SINKS")
 
 
 def known_variables(sections: Iterable[str] = SECTIONS) -> dict[str, Key]:

@@ -4,6 +4,7 @@ A field's description is what `--help` and docs/CONFIGURATION.md say of it. Noth
 section that is made without values has its defaults.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -40,6 +41,10 @@ class HoldsPassword:
 
 
 Url = Annotated[str, HoldsPassword()]
+SinkUrls = Annotated[tuple[str, ...], HoldsPassword()]
+_SINK_URL = re.compile(r"[a-z][a-z0-9]*(\+[a-z0-9]+)?:.")
+# A comma that another URL follows: hosts of one URL may be separated by commas, too.
+_BETWEEN_SINKS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
 # Empty is none, not the current directory.
 OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
 Networks = tuple[IPv4Network | IPv6Network, ...]
@@ -335,14 +340,39 @@ class CrawlSettings(Section):
     )
 
 
-class SinkSettings(Section):
-    """Where records go."""
+class SinksSettings(Section):
+    """Where records go: several places at once."""
 
-    ndjson: OptionalPath = Field(
-        default=None,
-        description="file to which records are appended; a process that finds it taken writes to "
-        "name-2, name-3 and so on beside it",
+    urls: SinkUrls = Field(
+        default=(),
+        repr=False,
+        description="such as jsonl:pages.ndjson,warc+s3://bucket/crawls,postgres://user:…@host/db; "
+        "a job is acknowledged when all of them have its records",
     )
+    parallel: bool = Field(
+        default=True, description="false: one place is written after the other, not all at once"
+    )
+    delay_s: float = Field(
+        default=0.2,
+        ge=0,
+        le=10,
+        description="seconds for which a record waits for others that are written with it",
+    )
+
+    @field_validator("urls", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        """Text with commas from a variable, a list from YAML."""
+        parts = _BETWEEN_SINKS.split(value) if isinstance(value, str) else value
+        if not isinstance(parts, list):
+            return parts
+        urls = tuple(str(part).strip() for part in parts if str(part).strip())
+        for url in urls:
+            if not _SINK_URL.match(url):
+                raise ValueError(
+                    f"{url.partition(':')[0]!r} does not begin like a sink, such as jsonl:FILE"
+                )
+        return urls
 
 
 class PressureSettings(Section):
@@ -406,7 +436,7 @@ class Settings(Section):
     fetch: FetchSettings = FetchSettings()
     allow: AllowSettings = AllowSettings()
     crawl: CrawlSettings = CrawlSettings()
-    sink: SinkSettings = SinkSettings()
+    sinks: SinksSettings = SinksSettings()
     pressure: PressureSettings = PressureSettings()
     # By the name of the stage; in the YAML file only.
     stages: Mapping[str, StageSettings] = {}

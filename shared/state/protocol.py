@@ -151,6 +151,9 @@ class ControlStore(Protocol):
 
     Leases, members and the leader live on the store's own clock: `ttl_s` from the call on."""
 
+    def tag(self) -> str:
+        """Of this store and no other."""
+
     # Layout
 
     def layout(self, wanted: int) -> Layout:

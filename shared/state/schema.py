@@ -132,5 +132,8 @@ class Schema:
         return len(self.migrations)
 
 
-CONTROL = Schema(0x4D48_4354, (_CONTROL_FIRST,))  # "MHCT"
+# Tells the crawls of this directory from those of all others, whose numbers begin with 1, too.
+_CONTROL_TAG = ("INSERT INTO facts VALUES ('tag', abs(random()) % (1 << 40))",)
+
+CONTROL = Schema(0x4D48_4354, (_CONTROL_FIRST, _CONTROL_TAG))  # "MHCT"
 SHARD = Schema(0x4D48_5348, (_SHARD_FIRST,))  # "MHSH"

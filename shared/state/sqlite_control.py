@@ -47,6 +47,9 @@ class SqliteControl:
     def close(self) -> None:
         self._database.close()
 
+    def tag(self) -> str:
+        return f"{self._facts()['tag']:010x}"
+
     # Layout
 
     def layout(self, wanted: int) -> Layout:

@@ -57,3 +57,10 @@ LONG_CRAWL_HOSTS = 2_000 if IS_PROOF else 40
 LONG_CRAWL_SLOTS = 100 if IS_PROOF else 20
 # Far longer than any of these crawls takes.
 LONG_CRAWL_S = 1500 if IS_PROOF else 60
+
+# A crawl into three sinks, with processes killed so often and the database restarted twice.
+SINKS_HOSTS = 2_000 if IS_PROOF else 40
+SINKS_PAGES = 50_000 if IS_PROOF else 800
+SINKS_KILLS = 20 if IS_PROOF else 4
+SINKS_KILL_EVERY_S = 4.0 if IS_PROOF else 2.0
+SINK_DOWN_S = 60.0 if IS_PROOF else 5.0

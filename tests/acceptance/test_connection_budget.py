@@ -38,7 +38,7 @@ async def test_three_services_of_eight_processes_hold_fewer_than_1800_connection
         # They have one host here.
         "WORKER_HTTP_BIND": "127.0.0.1:0",
     }
-    del settings["FAKTORY_URL"], settings["SINK_NDJSON"]
+    del settings["FAKTORY_URL"], settings["SINKS"]
     budget = int(settings["FAKTORY_CONNECTIONS"])
     with RawClient(faktory.url) as raw:
         before = connections(raw)

@@ -64,7 +64,7 @@ async def test_workers_that_are_killed_lose_no_page_and_tear_no_line(
         "WORKER_CONCURRENCY": "10",
         "CRAWL_SHARDS": str(SHARDS),
         "ALLOW_NETS": "127.0.0.0/8",
-        "SINK_NDJSON": str(path),
+        "SINKS": f"jsonl:{path}",
     }
     urls = [f"{site.url}/{number}" for number in range(PAGES)]
     jobs = [Job(jobtype="fetch", args=[url], queue=shard_queue(url, SHARDS)) for url in urls]

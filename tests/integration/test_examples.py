@@ -41,7 +41,7 @@ async def test_files_that_any_program_queues_are_counted(
     produce(server, *texts)
 
     worker = start_worker(
-        server.url, WORKER_HANDLERS="examples.word_count", SINK_NDJSON=str(records)
+        server.url, WORKER_HANDLERS="examples.word_count", SINKS=f"jsonl:{records}"
     )
 
     # Each file, and three parts of it.
@@ -61,7 +61,7 @@ async def test_a_file_that_is_not_there_yet_waits_as_scheduled(
     worker = start_worker(
         server.url,
         WORKER_HANDLERS="examples.word_count",
-        SINK_NDJSON=str(tmp_path / "words.ndjson"),
+        SINKS=f"jsonl:{tmp_path}/words.ndjson",
     )
 
     (waiting,) = await eventually(lambda: state.scheduled, 20)

@@ -50,7 +50,7 @@ async def start_crawler(
             "WORKER_QUEUES": "fetch.*:3,parse:1",
             "CRAWL_SHARDS": str(SHARDS),
             "ALLOW_NETS": "127.0.0.0/8",
-            "SINK_NDJSON": str(records_path),
+            "SINKS": f"jsonl:{records_path}",
         }
         worker = start_worker(server.url, **settings | env)
         started.append(worker)
@@ -262,7 +262,7 @@ async def test_a_bad_setting_is_said_at_the_start(
     for env in (
         {"FETCH_TIMEOUT_S": "soon"},
         {"ALLOW_NETS": "home"},
-        {"SINK_NDJSON": str(records_path / "missing" / "x")},
+        {"SINKS": f"jsonl:{records_path}/missing/x"},
         {"CRAWL_SHARDS": "0"},
     ):
         worker = start_worker(server.url, WORKER_HANDLERS=HANDLERS, **env)

@@ -50,7 +50,7 @@ def test_a_worker_says_where_each_of_its_settings_came_from(tmp_path: Path) -> N
         WORKER_CONCURRENCY="3",
         FAKTORY_URL_FILE="url",
         FAKTORY_SERVICE_HOST="10.0.0.1",
-        SINK_NDJSON="",
+        SINKS="",
     )
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
@@ -60,7 +60,7 @@ def test_a_worker_says_where_each_of_its_settings_came_from(tmp_path: Path) -> N
         '  queues: "of dotenv"  # .env line 2',
         "  idle_fetches: 9  # manyhands.yaml line 4",
         "    weight: 3  # manyhands.yaml line 5",
-        "  ndjson: null  # default",
+        "  urls: []  # default",
         "  soft_jobs: 20000  # default",
     ):
         assert line in lines

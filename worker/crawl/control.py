@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Control:
-    """State: the open files, and the layout as this process last knew it."""
+    """State: the open files, the store's tag, and the layout as this process last knew it."""
 
     def __init__(self, directory: Path) -> None:
         self._loop = asyncio.get_running_loop()
@@ -25,10 +25,12 @@ class Control:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="crawl-control")
         self._store: SqliteControl | None = None
         self._readers: dict[tuple[int, int], ShardReader] = {}
+        self.tag = ""
         self.layout = Layout(generation=0, shards=1, wanted=1, most_ever=1)
 
     async def open(self) -> None:
         self._store = await self.in_thread(partial(open_control, self._directory))
+        self.tag = await self.in_thread(self._store.tag)
 
     async def ask(self, question: Callable[[ControlStore], Result]) -> Result:
         store = self._opened()

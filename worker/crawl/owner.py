@@ -41,6 +41,7 @@ from worker.crawl.visits import ROBOTS_CACHE_BYTES, Visits
 from worker.crawl.working_set import LEAVE_LOOK_S, WorkingSet
 from worker.link import Family
 from worker.net.fetcher import HopFetcher
+from worker.sinks.sinks import Sinks
 from worker.stage_services import Push
 
 PROGRESS_S = 1.0
@@ -64,6 +65,7 @@ class Owner:
         *,
         slots: int,
         push: Push,
+        sinks: Sinks,
         set_queues: Callable[[Sequence[str]], None],
     ) -> None:
         assert settings.state is not None
@@ -104,6 +106,8 @@ class Owner:
             crawls=self._crawls,
             rights=rights,
             fetcher=fetcher,
+            sinks=sinks,
+            tag=lambda: self._control.tag,
             pages=PagePusher(push, lambda shard: crawl_queue(shard, self.desk.shards)),
             settings=fetch,
             retry_s=settings.retry_s,

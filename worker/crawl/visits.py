@@ -39,6 +39,9 @@ from worker.net.fetcher import (
     TemporaryFetchError,
 )
 from worker.pages import pack_page
+from worker.records import Capture, page_visit_id
+from worker.sinks.protocol import RecordsRefused, SinkDown
+from worker.sinks.sinks import Sinks
 
 # After 5 minutes, an hour and six hours.
 MOST_ROBOTS_FAILURES = 3
@@ -55,6 +58,8 @@ class Visits:
     crawls: LiveCrawls
     rights: Rights
     fetcher: HopFetcher
+    sinks: Sinks
+    tag: Callable[[], str]
     pages: PagePusher
     settings: FetchSettings
     retry_s: float
@@ -203,10 +208,21 @@ class Visits:
     async def _hand_to_parse(
         self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer
     ) -> None:
-        """First the broker has the page, then the store says so: a crash between the two fetches
-        it again."""
+        """First the sinks have the page, then the broker, then the store says so: a crash between
+        two of them fetches it again, and makes no second record of it."""
         shard = origin.domain.shard
-        await self.pages.push(self._fetched(shard, claimed, crawl, answer), shard.number)
+        fetched = self._fetched(claimed, crawl, answer)
+        try:
+            await self._keep(fetched, answer)
+        except SinkDown:
+            _give_back_page(crawl)
+            await self._settle(origin, endings.put_off(claimed))
+            return
+        except RecordsRefused as refused:
+            _give_back_page(crawl)
+            await self._settle(origin, endings.ended(claimed, UrlState.FAILED, str(refused)))
+            return
+        await self.pages.push(fetched, shard.number)
         parsing = Settled(
             claimed.id,
             UrlState.PARSING,
@@ -216,14 +232,17 @@ class Visits:
         )
         await self._settle(origin, parsing)
 
-    def _fetched(
-        self, shard: OwnedShard, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer
-    ) -> FetchedPage:
+    async def _keep(self, fetched: FetchedPage, answer: Answer) -> None:
+        """Return when the archives have it, if there are any."""
+        if self.sinks.takes(Capture):
+            await self.sinks.room()
+            await self.sinks.write([_capture(fetched, answer)])
+
+    def _fetched(self, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer) -> FetchedPage:
         key = claimed.key.hex()
         body, is_cut = pack_page(answer.body, self.settings.truncate_bytes)
         return FetchedPage(
-            # One after a crash is another, of the same page.
-            visit=f"{crawl.id}.{key}.{claimed.attempts}.{shard.epoch}",
+            visit=page_visit_id(self.tag(), crawl.id, key),
             crawl=crawl.id,
             key=key,
             url=claimed.url,
@@ -324,6 +343,21 @@ def _give_back_page(crawl: LiveCrawl) -> None:
     """It came to no page, and another may be fetched in its place."""
     if crawl.pages_left is not None:
         crawl.pages_left += 1
+
+
+def _capture(fetched: FetchedPage, answer: Answer) -> Capture:
+    return Capture(
+        id=fetched.visit,
+        url=fetched.url,
+        fetched_at=fetched.fetched_at,
+        address=answer.phases.address,
+        request=answer.request,
+        head=answer.head,
+        body=answer.body,
+        is_truncated=answer.is_truncated,
+        crawl=fetched.crawl,
+        depth=fetched.depth,
+    )
 
 
 def _wants_body(status: int, content_type: str) -> bool:

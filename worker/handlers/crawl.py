@@ -79,6 +79,7 @@ def make_owner(needs: StageNeeds) -> Owner:
         fetcher,
         slots=needs.slots,
         push=needs.push,
+        sinks=needs.sinks,
         set_queues=needs.set_queues,
     )
     _OWNERS.append(owner)

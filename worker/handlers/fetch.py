@@ -6,6 +6,7 @@ A repeat of the job makes the same parse job again: its jid follows from this jo
 from typing import NoReturn
 
 from shared.errors import InvalidUrl
+from shared.jobs import rfc3339
 from worker.context import JobContext
 from worker.net.addresses import AddressRule
 from worker.net.fetcher import Fetcher, PermanentFetchError, TemporaryFetchError
@@ -13,6 +14,7 @@ from worker.net.following import FollowingFetcher
 from worker.net.http1_fetcher import Http1Fetcher
 from worker.outcomes import Dead, Retry
 from worker.pages import parse_job
+from worker.records import Capture
 from worker.registry import job
 from worker.resources import close_at_stop
 from worker.settings import current
@@ -32,6 +34,19 @@ async def fetch(url: str, context: JobContext) -> None:
         raise Dead(str(error)) from error
     except TemporaryFetchError as error:
         _come_back(error)
+    if context.can_emit(Capture):
+        context.emit(
+            Capture(
+                id=context.id,
+                url=page.final_url,
+                fetched_at=rfc3339(page.fetched_at),
+                address=page.address,
+                request=page.request,
+                head=page.head,
+                body=page.body,
+                is_truncated=page.is_truncated,
+            )
+        )
     context.push(
         parse_job(
             url=page.url,

@@ -6,7 +6,6 @@ All of it follows from the job's arguments alone, so a repeat makes the same rec
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from shared.crawl.messages import (
     PARSE_PAGES,
@@ -26,6 +25,7 @@ from worker.crawl.robots_tags import RobotsDirectives, directives
 from worker.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, MAX_LINKS, Extract, extract
 from worker.outcomes import Dead
 from worker.page_ids import page_id, parsed_id
+from worker.records import FIRST_VISIT, PageRecord
 from worker.registry import job
 
 # Of the links of a page and of a message together: short references on a page with a long URL make
@@ -51,18 +51,18 @@ async def parse(
     except (BadBody, InvalidUrl) as error:
         raise Dead(str(error)) from error
     context.emit(
-        {
-            "id": page_id(context.id),
-            "url": url,
-            "final_url": final_url,
-            "status": status,
-            "content_type": content_type,
-            "title": said.title,
-            "language": said.language,
-            "links": said.links,
-            "is_truncated": is_truncated,
-            "fetched_at": fetched_at,
-        }
+        PageRecord(
+            id=page_id(context.id),
+            url=url,
+            final_url=final_url,
+            status=status,
+            content_type=content_type,
+            title=said.title,
+            language=said.language,
+            links=said.links,
+            is_truncated=is_truncated,
+            fetched_at=fetched_at,
+        )
     )
 
 
@@ -106,7 +106,7 @@ def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
         problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
     else:
         header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
-        if context.can_emit:
+        if context.can_emit(PageRecord):
             context.emit(_record(page, said, header))
         links = _to_follow(page, said, header)
     return ParsedPage(page.crawl, page.key, page.url, page.depth, links, problem)
@@ -118,24 +118,25 @@ def _extract(body: str, content_type: str, url: str, max_links: int) -> Extract:
     return extract(html, content_type, page_url, max_links) if html else Extract(None, [])
 
 
-def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> dict[str, Any]:
+def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageRecord:
     """Who asks not to be indexed has no title in it."""
     is_indexable = not (said.robots.noindex or header.noindex)
-    return {
-        "id": page.visit,
-        "url": page.url,
-        "final_url": page.url,
-        "status": page.status,
-        "content_type": page.content_type,
-        "title": said.title if is_indexable else None,
-        "language": said.language,
-        "links": said.links[:MAX_LINKS],
-        "is_truncated": page.is_truncated,
-        "fetched_at": page.fetched_at,
-        "crawl": page.crawl,
-        "depth": page.depth,
-        "is_indexable": is_indexable,
-    }
+    return PageRecord(
+        id=page.visit,
+        url=page.url,
+        final_url=page.url,
+        status=page.status,
+        content_type=page.content_type,
+        title=said.title if is_indexable else None,
+        language=said.language,
+        links=said.links[:MAX_LINKS],
+        is_truncated=page.is_truncated,
+        fetched_at=page.fetched_at,
+        crawl=page.crawl,
+        visit=FIRST_VISIT,
+        depth=page.depth,
+        is_indexable=is_indexable,
+    )
 
 
 def _to_follow(page: FetchedPage, said: Extract, header: RobotsDirectives) -> list[str]:

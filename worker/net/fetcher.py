@@ -38,7 +38,8 @@ class Phases:
 @dataclass(slots=True)
 class Answer:
     """One answer, whatever its status. `url` is what was asked for, `location` where the server
-    points to, as it wrote it. `wire_bytes` counts the body as it came, before decompression."""
+    points to, as it wrote it. `wire_bytes` counts the body as it came, before decompression.
+    `request` and `head` are what was sent and what came before the body, for archives."""
 
     url: str
     status: int
@@ -51,11 +52,14 @@ class Answer:
     is_truncated: bool
     wire_bytes: int
     phases: Phases
+    request: bytes = b""
+    head: bytes = b""
 
 
 @dataclass(slots=True, frozen=True)
 class Page:
-    """An answer that is final, whatever its status. Both URLs are canonical."""
+    """An answer that is final, whatever its status. Both URLs are canonical. `address`, `request`
+    and `head` are of the last hop."""
 
     url: str
     final_url: str
@@ -64,6 +68,9 @@ class Page:
     body: bytes
     is_truncated: bool
     fetched_at: datetime
+    address: str = ""
+    request: bytes = b""
+    head: bytes = b""
 
 
 class FetchError(ManyhandsError):

@@ -41,6 +41,9 @@ class FollowingFetcher:
             body=answer.body,
             is_truncated=answer.is_truncated,
             fetched_at=utc_now(),
+            address=answer.phases.address,
+            request=answer.request,
+            head=answer.head,
         )
 
     async def _follow(self, first: Url) -> tuple[Url, Answer]:

@@ -35,8 +35,11 @@ class Exchange:
         "_header_bytes",
         "_header_count",
         "_headers",
+        "_lines",
         "_max_bytes",
         "_parser",
+        "_reason",
+        "_version",
         "_wants_body",
         "body",
         "content_type",
@@ -57,6 +60,9 @@ class Exchange:
         # collector comes, which costs more than all the rest.
         self._parser: httptools.HttpResponseParser | None = _parser(self)
         self._headers: dict[bytes, bytes] = {}
+        self._lines: list[bytes] = []
+        self._reason = b""
+        self._version = ""
         self._head_bytes = 0
         self._header_count = 0
         self._header_bytes = 0
@@ -67,6 +73,12 @@ class Exchange:
         self.failure: FetchError | None = None
         self.is_done = False
         self.is_reusable = False
+
+    @property
+    def head(self) -> bytes:
+        """Status line and headers as they came, but for white space, and the empty line."""
+        status_line = b"HTTP/%s %d %s\r\n" % (self._version.encode(), self.status, self._reason)
+        return status_line + b"".join(self._lines) + b"\r\n"
 
     def header(self, name: bytes) -> str | None:
         value = self._headers.get(name)
@@ -122,7 +134,13 @@ class Exchange:
         if self.is_done:
             raise _Stop
         self._headers.clear()
+        self._lines.clear()
+        self._reason = b""
         self._header_count = self._header_bytes = 0
+
+    def on_status(self, reason: bytes) -> None:
+        """It may come in parts."""
+        self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_count += 1
@@ -130,6 +148,7 @@ class Exchange:
         if self._header_count > MAX_HEADERS or self._header_bytes > MAX_HEAD_BYTES:
             self.fail(headers_too_large())
             raise _Stop
+        self._lines.append(b"%s: %s\r\n" % (name, value))
         name = name.lower()
         if name in _SINGLE:
             self._headers.setdefault(name, value)
@@ -146,6 +165,7 @@ class Exchange:
                 raise _Stop
             return
         self.status = status
+        self._version = self._parser.get_http_version()
         self.has_head = True
         try:
             self._open_body()

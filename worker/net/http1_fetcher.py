@@ -94,7 +94,7 @@ class Http1Fetcher:
             connection = None
         _measure(phases, sent_at, connection.head_at)
         self._keep(origin, connection, exchange, phases)
-        return _answer(url, exchange, phases)
+        return _answer(url, request, exchange, phases)
 
     async def close(self) -> None:
         self._idle.close_all()
@@ -241,7 +241,7 @@ def _measure(phases: Phases, sent_at: float, head_at: float) -> None:
     phases.body_s = time.perf_counter() - head_at
 
 
-def _answer(url: Url, exchange: Exchange, phases: Phases) -> Answer:
+def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases) -> Answer:
     return Answer(
         url=url.text,
         status=exchange.status,
@@ -254,4 +254,6 @@ def _answer(url: Url, exchange: Exchange, phases: Phases) -> Answer:
         is_truncated=exchange.body.is_truncated,
         wire_bytes=exchange.body.taken,
         phases=phases,
+        request=request,
+        head=exchange.head,
     )

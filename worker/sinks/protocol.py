@@ -16,6 +16,10 @@ class RecordsRefused(ManyhandsError):
         self.reasons = dict(reasons)
 
 
+class SinkDown(ManyhandsError):
+    """The sink does not take what it is given, and we are about to stop: jobs are put back."""
+
+
 class Sink(Protocol):
     """One place. All methods are called in the event loop's thread; what blocks belongs into a
     thread of the sink's own."""

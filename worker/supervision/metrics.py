@@ -27,6 +27,7 @@ from worker.figures import (
     system_families,
 )
 from worker.link import Family, Figures, Sample
+from worker.sinks.sinks import OLDEST
 from worker.supervision.health import readiness
 from worker.supervision.stage_summary import is_fresh, summarize_stages
 from worker.supervision.status import ChildState, ServiceStatus
@@ -79,7 +80,7 @@ FAMILIES = (
     *(CRASH_LOOPING, SILENCE, QUEUE_DEPTH, QUEUE_LAG, PACE),
 )
 # Of two children in one place the larger counts, not the sum.
-NOT_ADDED = {ROUND_TRIP.name, MAX_FDS.name, LOOP_LAG.name, SILENCE.name}
+NOT_ADDED = {ROUND_TRIP.name, MAX_FDS.name, LOOP_LAG.name, SILENCE.name, OLDEST.name}
 
 
 class Totals:

@@ -29,6 +29,10 @@ def test_a_crawl_is_kept_as_it_was_asked_for(stores, control):
     assert stores.control().crawl(crawl.id) == crawl
 
 
+def test_a_store_has_a_tag_that_stays(stores, control):
+    assert control.tag() == stores.control().tag() != ""
+
+
 def test_a_crawl_that_is_not_there_is_said_to_be_missing(control):
     with pytest.raises(NoSuchCrawl, match="7"):
         control.crawl(7)

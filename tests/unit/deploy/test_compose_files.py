@@ -206,7 +206,7 @@ def test_a_workers_settings_are_right(path, place):
     assert {"default", "parse", "fetch.00"} <= set(queues)
     for module in settings.worker.handlers.split(","):
         assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file()
-    assert str(settings.sink.ndjson).startswith("/var/lib/manyhands/")
+    assert settings.sinks.urls[0].startswith("jsonl:/var/lib/manyhands/")
     assert settings.faktory.connections == 48
 
 

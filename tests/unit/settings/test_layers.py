@@ -140,13 +140,13 @@ def test_values_of_the_file_have_their_own_types(place):
     place.yaml(
         "worker: {cloudwatch: true, hang_timeout: 7, memory_limit_mb: null}\n"
         "allow: {nets: [10.0.0.0/8, fd00::/8]}\n"
-        "sink: {ndjson: pages.ndjson}\n"
+        "sinks: {urls: ['jsonl:pages.ndjson']}\n"
     )
     settings = place.load().settings
     worker = settings.worker
     assert (worker.cloudwatch, worker.hang_timeout, worker.memory_limit_mb) == (True, 7.0, None)
     assert [str(network) for network in settings.allow.nets] == ["10.0.0.0/8", "fd00::/8"]
-    assert str(settings.sink.ndjson) == "pages.ndjson"
+    assert settings.sinks.urls == ("jsonl:pages.ndjson",)
 
 
 # .env
@@ -183,18 +183,18 @@ def test_a_directory_of_that_name_is_no_settings(place):
 
 
 def test_what_is_empty_is_not_set(place):
-    place.environment(WORKER_QUEUES="", SINK_NDJSON="", ALLOW_NETS="", MANYHANDS_CONFIG="")
+    place.environment(WORKER_QUEUES="", SINKS="", ALLOW_NETS="", MANYHANDS_CONFIG="")
     place.dotenv("WORKER_HANDLERS=\nWORKER_PROCESSES\nWORKER_QUEUES=${NOWHERE}\n")
     place.yaml("worker: {queues: a, handlers: b}")
     loaded = place.load()
     assert (loaded.settings.worker.queues, loaded.settings.worker.handlers) == ("a", "b")
-    assert loaded.settings.sink.ndjson is None
+    assert loaded.settings.sinks.urls == ()
 
 
 def test_an_option_may_be_empty_to_undo_what_is_set_elsewhere(place):
-    place.environment(SINK_NDJSON="pages.ndjson", WORKER_QUEUES="a")
-    settings = place.load("--sink-ndjson", "", "--worker-queues", "").settings
-    assert (settings.sink.ndjson, settings.worker.queues) == (None, "")
+    place.environment(SINKS="jsonl:pages.ndjson", WORKER_QUEUES="a")
+    settings = place.load("--sinks", "", "--worker-queues", "").settings
+    assert (settings.sinks.urls, settings.worker.queues) == ((), "")
 
 
 # FAKTORY_PROVIDER

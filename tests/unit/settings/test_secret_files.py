@@ -19,6 +19,7 @@ def test_these_can_be_in_a_file():
         "API_KEYS_FILE",
         "FAKTORY_URL_FILE",
         "FAKTORY_WEB_URL_FILE",
+        "SINKS_FILE",
     }
 
 

@@ -28,7 +28,7 @@ def test_nothing_has_to_be_set(place):
         soft_jobs=20_000, hard_jobs=80_000, soft_bytes=2**29, hard_bytes=2**31
     )
     assert settings.fetch.truncate_bytes == 100_000
-    assert (settings.allow.nets, settings.crawl.shards, settings.sink.ndjson) == ((), 64, None)
+    assert (settings.allow.nets, settings.crawl.shards, settings.sinks.urls) == ((), 64, ())
 
 
 def test_what_is_set_is_read(place):
@@ -77,7 +77,7 @@ def test_the_settings_of_fetching_are_read(place):
         FETCH_USER_AGENT="Example/1.0 (+mailto:a@b.example)",
         ALLOW_NETS=" 127.0.0.0/8, ::1/128 ,10.1.2.3",
         CRAWL_SHARDS="8",
-        SINK_NDJSON="/data/pages.ndjson",
+        SINKS="jsonl:/data/pages.ndjson,postgres://u:p@h1:1,h2:2/db",
     )
     settings = place.load().settings
     assert settings.fetch.timeout_s == 7.5
@@ -85,7 +85,7 @@ def test_the_settings_of_fetching_are_read(place):
     networks = [str(network) for network in settings.allow.nets]
     assert networks == ["127.0.0.0/8", "::1/128", "10.1.2.3/32"]
     assert settings.crawl.shards == 8
-    assert settings.sink.ndjson == Path("/data/pages.ndjson")
+    assert settings.sinks.urls == ("jsonl:/data/pages.ndjson", "postgres://u:p@h1:1,h2:2/db")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_settings_cannot_be_changed():
 
 def test_settings_can_be_given_to_another_process(place):
     place.yaml("stages: {fetch: {weight: 3}}\nallow: {nets: [10.0.0.0/8]}")
-    place.environment(BROKER_PASSWORD="secret", SINK_NDJSON="x", FAKTORY_URL="tcp://:pw@h")
+    place.environment(BROKER_PASSWORD="secret", SINKS="jsonl:x", FAKTORY_URL="tcp://:pw@h")
     settings = place.load().settings
     copy = pickle.loads(pickle.dumps(settings))
     assert copy == settings

@@ -172,3 +172,19 @@ def test_a_lease_ends_by_the_clock_of_the_store(tmp_path):
         moments.append(Moment("boot", 1009.9))
         assert control.renew_leases("a", {0: 1}, 5.0) == set()
         assert control.claim_lease(0, "b", 5.0) == 2
+
+
+def test_two_directories_have_different_tags(tmp_path):
+    tags = set()
+    for name in ("one", "other"):
+        with contextlib.closing(open_control(tmp_path / name)) as control:
+            tags.add(control.tag())
+    assert len(tags) == 2
+
+
+def test_a_directory_from_before_there_were_tags_gets_one(tmp_path):
+    open_file(
+        tmp_path / "control.db", Schema(CONTROL.application_id, CONTROL.migrations[:1])
+    ).close()
+    with contextlib.closing(open_control(tmp_path)) as control:
+        assert control.tag()

@@ -42,11 +42,11 @@ def test_what_it_prints_is_a_file_that_sets_the_same(place):
         WORKER_QUEUES="a:3,b:1",
         WORKER_HANG_TIMEOUT="inf",
         WORKER_HANDLERS="odd # \"name'\n: é 🙂",
-        SINK_NDJSON="/data/pages.ndjson",
+        SINKS="jsonl:/data/pages.ndjson",
     )
     settings = place.load(sections=SECTIONS).settings
     text = printed("--origin")
-    place.environment(WORKER_QUEUES="", WORKER_HANG_TIMEOUT="", WORKER_HANDLERS="", SINK_NDJSON="")
+    place.environment(WORKER_QUEUES="", WORKER_HANG_TIMEOUT="", WORKER_HANDLERS="", SINKS="")
     place.yaml(text)
     assert place.load(sections=SECTIONS).settings == settings
 

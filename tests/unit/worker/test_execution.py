@@ -20,8 +20,10 @@ from worker.context import JobContext
 from worker.delivery import Delivery
 from worker.execution import Execution
 from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from worker.records import Record
 from worker.registry import Registry
-from worker.testing import MemorySource, make_delivery
+from worker.sinks.protocol import RecordsRefused, SinkDown
+from worker.testing import MemorySinks, MemorySource, make_delivery
 
 UNTIL = datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -40,17 +42,25 @@ class Observer:
         self.ended.append((delivery.jid, outcome, took_s))
 
 
-class MemorySink:
+class LoggedSinks(MemorySinks):
     def __init__(self, source: MemorySource) -> None:
-        self.records: list[Any] = []
+        super().__init__()
         self.error: Exception | None = None
+        self.has_room = asyncio.Event()
+        self.has_room.set()
+        self.is_up = asyncio.Event()
+        self.is_up.set()
         self._source = source
 
-    async def write(self, records: Sequence[Any]) -> None:
+    async def room(self) -> None:
+        await self.has_room.wait()
+
+    async def write(self, records: Sequence[Record]) -> None:
+        await self.is_up.wait()
         if self.error is not None:
             raise self.error
-        self._source.events += [f"wrote {record}" for record in records]
-        self.records += records
+        await super().write(records)
+        self._source.events += [f"wrote {record}" for record in self.records]
 
 
 @dataclass
@@ -90,7 +100,9 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def make_bench(threads: ThreadPoolExecutor, sink: MemorySink | None, source: MemorySource) -> Bench:
+def make_bench(
+    threads: ThreadPoolExecutor, sink: LoggedSinks | None, source: MemorySource
+) -> Bench:
     registry, observer = Registry(), Observer()
     execution = Execution(source, registry, [observer], threads, sink)
     return Bench(source, registry, observer, execution, [])
@@ -102,9 +114,9 @@ async def bench(threads) -> Bench:
 
 
 @pytest.fixture
-async def sink_and_bench(threads) -> tuple[MemorySink, Bench]:
+async def sink_and_bench(threads) -> tuple[LoggedSinks, Bench]:
     source = MemorySource()
-    sink = MemorySink(source)
+    sink = LoggedSinks(source)
     return sink, make_bench(threads, sink, source)
 
 
@@ -317,7 +329,7 @@ async def test_a_wrapped_coroutine_is_never_done_without_having_run(bench: Bench
 
 
 async def test_records_are_durable_before_children_are_queued_before_the_job_is_settled(
-    sink_and_bench: tuple[MemorySink, Bench],
+    sink_and_bench: tuple[LoggedSinks, Bench],
 ):
     sink, bench = sink_and_bench
 
@@ -330,6 +342,7 @@ async def test_records_are_durable_before_children_are_queued_before_the_job_is_
 
     assert isinstance(await bench.run(), Done)
     assert bench.source.events == [
+        "slot free job-00000001",
         "wrote record",
         "pushed child-01",
         "pushed child-02",
@@ -339,7 +352,7 @@ async def test_records_are_durable_before_children_are_queued_before_the_job_is_
 
 
 async def test_a_failed_job_leaves_neither_records_nor_children(
-    sink_and_bench: tuple[MemorySink, Bench],
+    sink_and_bench: tuple[LoggedSinks, Bench],
 ):
     sink, bench = sink_and_bench
 
@@ -353,21 +366,79 @@ async def test_a_failed_job_leaves_neither_records_nor_children(
     assert (sink.records, bench.source.pushed) == ([], [])
 
 
-async def test_a_sink_that_fails_fails_the_job_and_no_children_are_queued(
-    sink_and_bench: tuple[MemorySink, Bench],
+async def test_records_that_a_sink_refuses_fail_the_job_and_no_children_are_queued(
+    sink_and_bench: tuple[LoggedSinks, Bench],
 ):
     sink, bench = sink_and_bench
-    sink.error = OSError("disk full")
+    sink.error = RecordsRefused({0: "not JSON"})
+    emitting(bench)
+    outcome = await bench.run()
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "not JSON"
+    assert bench.source.pushed == []
 
+
+async def test_a_job_that_waits_for_its_records_holds_no_slot(
+    sink_and_bench: tuple[LoggedSinks, Bench],
+):
+    sinks, bench = sink_and_bench
+    sinks.is_up.clear()
+    emitting(bench)
+    delivery = make_delivery("job")
+    task = asyncio.create_task(bench.execution.run_one(delivery, bench.freed.append))
+    await eventually(lambda: "slot free job-00000001" in bench.source.events)
+    assert not bench.source.settled
+    sinks.is_up.set()
+    await task
+    assert isinstance(bench.outcome(delivery), Done)
+
+
+async def test_a_job_whose_records_find_no_room_keeps_its_slot(
+    sink_and_bench: tuple[LoggedSinks, Bench],
+):
+    sinks, bench = sink_and_bench
+    sinks.has_room.clear()
+    emitting(bench)
+    delivery = make_delivery("job")
+    task = asyncio.create_task(bench.execution.run_one(delivery, bench.freed.append))
+    await eventually(lambda: delivery.is_handled)
+    assert bench.source.events == []
+    sinks.has_room.set()
+    await task
+    assert bench.source.events[0] == "slot free job-00000001"
+
+
+@pytest.mark.parametrize("reason", ["time-out", "shutdown"])
+async def test_a_job_that_waited_for_its_sinks_too_long_is_put_back(
+    sink_and_bench: tuple[LoggedSinks, Bench], reason: str
+):
+    sinks, bench = sink_and_bench
+    sinks.is_up.clear()
+    emitting(bench)
+    delivery = make_delivery("job")
+    task = asyncio.create_task(bench.execution.run_one(delivery, bench.freed.append))
+    await eventually(lambda: delivery.is_handled)
+    delivery.cancel_reason = reason
+    task.cancel()
+    await task
+    assert isinstance(bench.outcome(delivery), PutBack)
+    assert bench.source.pushed == []
+
+
+async def test_a_job_is_put_back_when_its_sink_is_down_and_we_stop(
+    sink_and_bench: tuple[LoggedSinks, Bench],
+):
+    sinks, bench = sink_and_bench
+    sinks.error = SinkDown("the database is not there")
+    emitting(bench)
+    assert isinstance(await bench.run(), PutBack)
+
+
+def emitting(bench: Bench) -> None:
     @bench.registry.job("job")
     async def handler(ctx: JobContext):
         ctx.push(Job(jobtype="child", args=[]))
         ctx.emit("record")
-
-    outcome = await bench.run()
-    assert isinstance(outcome, Failed)
-    assert outcome.message == "disk full"
-    assert bench.source.pushed == []
 
 
 async def test_children_that_cannot_be_queued_fail_the_job(bench: Bench):

@@ -11,7 +11,7 @@ from worker.context import JobContext
 from worker.handlers.parse import parse
 from worker.pages import parse_job
 from worker.registry import make_handler
-from worker.testing import make_delivery
+from worker.testing import MemorySinks, make_delivery
 
 
 def job_of(**changes: Any) -> Job:
@@ -54,5 +54,5 @@ async def test_the_job_is_what_its_handler_takes():
     job = job_of()
     assert (job.jobtype, job.queue, job.jid) == ("parse", "parse", "fetch-0001.parse")
     assert encode_job(job)
-    context = JobContext(make_delivery("parse", job.args), can_emit=True)
+    context = JobContext(make_delivery("parse", job.args), MemorySinks())
     assert make_handler("parse", parse).arguments(job.args, context) == [*job.args, context]

@@ -15,7 +15,7 @@ from worker.testing import make_delivery
 
 @pytest.fixture
 def context() -> JobContext:
-    return JobContext(make_delivery(reserved_after=0.0), can_emit=False)
+    return JobContext(make_delivery(reserved_after=0.0), None)
 
 
 def arguments(

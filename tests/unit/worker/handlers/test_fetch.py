@@ -7,12 +7,13 @@ import pytest
 
 from shared.errors import InvalidUrl
 from shared.jobs import encode_job
-from worker.bodies import unpack
+from worker.bodies import pack, unpack
 from worker.context import JobContext
 from worker.handlers import fetch as handler
 from worker.handlers.parse import parse
 from worker.net.fetcher import ForbiddenAddress, Page, PermanentFetchError, TemporaryFetchError
 from worker.outcomes import Dead, Retry
+from worker.records import Capture
 from worker.registry import make_handler
 from worker.testing import make_delivery
 
@@ -47,7 +48,7 @@ class ScriptedFetcher:
 
 @pytest.fixture
 async def context() -> JobContext:
-    return JobContext(make_delivery("fetch", [URL], jid="fetch-0001"), can_emit=False)
+    return JobContext(make_delivery("fetch", [URL], jid="fetch-0001"), None)
 
 
 async def run(monkeypatch: pytest.MonkeyPatch, context: JobContext, answer: Page | Exception):
@@ -80,7 +81,7 @@ async def test_a_repeat_makes_the_same_parse_job(monkeypatch, context):
     again = make_delivery(
         "fetch", [URL], jid="another-jid", custom={"mh": {"id": "fetch-0001", "deliveries": 1}}
     )
-    repeated = JobContext(again, can_emit=False)
+    repeated = JobContext(again, None)
     await run(monkeypatch, repeated, page())
     first, second = context.children[0], repeated.children[0]
     assert first.jid == second.jid
@@ -112,3 +113,33 @@ async def test_any_other_temporary_error_is_left_to_the_delays_of_the_server(mon
     with pytest.raises(TemporaryFetchError, match="time-out"):
         await run(monkeypatch, context, TemporaryFetchError("time-out"))
     assert context.children == []
+
+
+class Archive:
+    def takes(self, kind: type) -> bool:
+        return kind is Capture
+
+
+async def test_a_page_is_captured_where_somebody_archives(monkeypatch):
+    context = JobContext(make_delivery("fetch", [URL], jid="fetch-0001"), Archive())
+    fetched = page(address="127.0.0.1", request=b"GET", head=b"HTTP/1.1 200 OK", is_truncated=True)
+    await run(monkeypatch, context, fetched)
+    assert context.records == [
+        Capture(
+            id="fetch-0001",
+            url="http://example.com/home",
+            fetched_at="2026-11-16T12:00:00Z",
+            address="127.0.0.1",
+            request=b"GET",
+            head=b"HTTP/1.1 200 OK",
+            body=b"<p>x",
+            is_truncated=True,
+        )
+    ]
+    assert len(context.children) == 1
+
+
+async def test_who_archives_pages_may_want_no_records_of_them(monkeypatch):
+    context = JobContext(make_delivery("parse", jid="fetch-0001.parse"), Archive())
+    await parse(URL, URL, 200, "text/html", pack(b"<p>x"), False, "2026-11-16T12:00:00Z", context)
+    assert context.records == []

@@ -12,15 +12,16 @@ from worker.context import JobContext
 from worker.handlers.parse import MAX_LINKS_LENGTH, parse, parse_pages
 from worker.html import MAX_CRAWLED_LINKS, MAX_LINKS
 from worker.outcomes import Dead
+from worker.records import PageRecord
 from worker.registry import make_handler
-from worker.testing import make_delivery
+from worker.testing import MemorySinks, make_delivery
 
 HTML = b"<title>Home</title><a href=a>a</a>"
 
 
 @pytest.fixture
 async def context() -> JobContext:
-    return JobContext(make_delivery("parse", jid="fetch-0001.parse"), can_emit=True)
+    return JobContext(make_delivery("parse", jid="fetch-0001.parse"), MemorySinks())
 
 
 def arguments(**changes: Any) -> dict[str, Any]:
@@ -38,18 +39,18 @@ def arguments(**changes: Any) -> dict[str, Any]:
 async def test_a_page_becomes_one_record_under_the_id_of_its_fetch_job(context):
     await parse(**arguments(), context=context)
     assert context.records == [
-        {
-            "id": "fetch-0001",
-            "url": "http://example.com/",
-            "final_url": "http://www.example.com/dir/",
-            "status": 200,
-            "content_type": "text/html",
-            "title": "Home",
-            "language": None,
-            "links": ["http://www.example.com/dir/a"],
-            "is_truncated": False,
-            "fetched_at": "2026-11-16T12:00:00Z",
-        }
+        PageRecord(
+            id="fetch-0001",
+            url="http://example.com/",
+            final_url="http://www.example.com/dir/",
+            status=200,
+            content_type="text/html",
+            title="Home",
+            language=None,
+            links=["http://www.example.com/dir/a"],
+            is_truncated=False,
+            fetched_at="2026-11-16T12:00:00Z",
+        )
     ]
 
 
@@ -63,13 +64,13 @@ async def test_a_repeat_makes_the_same_record(context):
 async def test_a_page_without_a_body_is_a_record_without_title_and_links(context):
     await parse(**arguments(status=404, body=pack(b"")), context=context)
     (record,) = context.records
-    assert (record["status"], record["title"], record["links"]) == (404, None, [])
+    assert (record.status, record.title, record.links) == (404, None, [])
 
 
 async def test_a_job_of_somebody_else_is_known_by_its_own_id():
-    context = JobContext(make_delivery("parse", jid="by-hand-1"), can_emit=True)
+    context = JobContext(make_delivery("parse", jid="by-hand-1"), MemorySinks())
     await parse(**arguments(), context=context)
-    assert context.records[0]["id"] == "by-hand-1"
+    assert context.records[0].id == "by-hand-1"
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ async def test_arguments_that_mean_nothing_are_dead(context, changes, says):
 
 
 async def test_without_a_sink_a_page_alone_is_an_error():
-    context = JobContext(make_delivery("parse"), can_emit=False)
+    context = JobContext(make_delivery("parse"), None)
     with pytest.raises(ConfigError, match="no sink"):
         await parse(**arguments(), context=context)
 
@@ -128,15 +129,15 @@ def page_of(context: JobContext) -> ParsedPage:
 async def test_a_page_of_a_crawl_is_recorded_and_its_links_are_sent_to_its_owner(context):
     await parse_pages(QUEUE, [of_crawl()], context)
     (record,) = context.records
-    assert (record["id"], record["title"]) == ("visit-0001", "Home")
-    assert (record["crawl"], record["depth"], record["is_indexable"]) == (3, 2, True)
+    assert (record.id, record.title) == ("visit-0001", "Home")
+    assert (record.crawl, record.depth, record.is_indexable) == (3, 2, True)
     assert page_of(context) == ParsedPage(3, KEY, URL, 2, [URL + "a"], "")
 
 
 async def test_many_pages_have_a_record_each_and_one_message(context):
     other = of_crawl("<a href=/b>b</a>", visit="visit-0002", url="http://b.example/", depth=0)
     await parse_pages(QUEUE, [of_crawl(), other], context)
-    assert [record["id"] for record in context.records] == ["visit-0001", "visit-0002"]
+    assert [record.id for record in context.records] == ["visit-0001", "visit-0002"]
     first, second = pages_of(context)
     assert first.links == [URL + "a"]
     assert second == ParsedPage(3, KEY, "http://b.example/", 0, ["http://b.example/b"], "")
@@ -144,7 +145,7 @@ async def test_many_pages_have_a_record_each_and_one_message(context):
 
 async def test_pages_that_come_a_second_time_are_parsed_one_by_one():
     pages = [of_crawl(), of_crawl(visit="visit-0002")]
-    again = JobContext(make_delivery("parse_pages", custom=COME_BEFORE), can_emit=True)
+    again = JobContext(make_delivery("parse_pages", custom=COME_BEFORE), MemorySinks())
     await parse_pages(QUEUE, pages, again)
     assert again.records == []
     assert [child.jobtype for child in again.children] == ["parse_pages", "parse_pages"]
@@ -157,7 +158,7 @@ async def test_pages_that_come_a_second_time_are_parsed_one_by_one():
 
 
 async def test_a_page_alone_is_parsed_however_often_it_comes():
-    again = JobContext(make_delivery("parse_pages", custom=COME_BEFORE), can_emit=True)
+    again = JobContext(make_delivery("parse_pages", custom=COME_BEFORE), MemorySinks())
     await parse_pages(QUEUE, [of_crawl()], again)
     assert page_of(again).links == [URL + "a"]
 
@@ -170,7 +171,7 @@ async def test_a_repeat_sends_the_same_message(context):
             jid="another-jid",
             custom={"mh": {"id": "fetch-0001.parse", "deliveries": 1}},
         ),
-        can_emit=True,
+        MemorySinks(),
     )
     await parse_pages(QUEUE, [of_crawl()], again)
     assert page_of(again) == page_of(context)
@@ -178,7 +179,7 @@ async def test_a_repeat_sends_the_same_message(context):
 
 
 async def test_a_crawl_needs_no_sink():
-    context = JobContext(make_delivery("parse", jid="fetch-0001.parse"), can_emit=False)
+    context = JobContext(make_delivery("parse", jid="fetch-0001.parse"), None)
     await parse_pages(QUEUE, [of_crawl()], context)
     assert context.records == []
     assert page_of(context).links == [URL + "a"]
@@ -212,7 +213,7 @@ META = '<meta name="robots" content="nofollow">'
 async def test_what_is_not_to_be_followed_is_not_sent(context, html, changes, links):
     await parse_pages(QUEUE, [of_crawl(html, **changes)], context)
     assert page_of(context).links == links
-    assert context.records[0]["links"] == [FREE, MARKED]
+    assert context.records[0].links == [FREE, MARKED]
 
 
 @pytest.mark.parametrize(
@@ -227,7 +228,7 @@ async def test_a_page_that_is_not_to_be_indexed_has_no_title_in_its_record(
 ):
     await parse_pages(QUEUE, [of_crawl(html, robots_tag=robots_tag, obeys_nofollow=False)], context)
     (record,) = context.records
-    assert (record["is_indexable"], record["title"]) == (False, None)
+    assert (record.is_indexable, record.title) == (False, None)
 
 
 async def test_a_page_that_cannot_be_parsed_is_an_answer_too(context):
@@ -245,7 +246,7 @@ async def test_a_crawl_gets_more_links_than_the_record_but_not_all(context):
     html = "".join(f"<a href=/{number}>x</a>" for number in range(MAX_CRAWLED_LINKS + 1))
     await parse_pages(QUEUE, [of_crawl(html)], context)
     assert len(page_of(context).links) == MAX_CRAWLED_LINKS
-    assert len(context.records[0]["links"]) == MAX_LINKS
+    assert len(context.records[0].links) == MAX_LINKS
 
 
 async def test_a_message_is_bounded_in_bytes(context):

@@ -38,6 +38,17 @@ def test_an_answer_is_the_same_however_it_is_cut(chunk):
     assert one.is_reusable
 
 
+@pytest.mark.parametrize("chunk", [1, 7, 10**6])
+def test_the_head_is_kept_as_it_came(chunk):
+    head = b"HTTP/1.0 203 Odd  reason\r\nX-Twice: a\r\nx-twice: b\xff\r\nContent-Length: 0\r\n\r\n"
+    assert fed(head, chunk).head == head
+
+
+def test_the_head_is_that_of_the_final_answer():
+    interim = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    assert fed(interim + PAGE).head + b"hello" == PAGE
+
+
 def test_a_server_that_wants_to_close_is_taken_at_its_word():
     assert not fed(PAGE.replace(b"Content-L", b"Connection: close\r\nContent-L")).is_reusable
     assert not fed(PAGE.replace(b"HTTP/1.1", b"HTTP/1.0")).is_reusable

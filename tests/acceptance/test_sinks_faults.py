@@ -1,0 +1,170 @@
+"""A crawl into three sinks at once, under faults: each page is in each of them exactly once."""
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from devservers import BrokerServer, PostgresServer
+from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from shared.crawl.states import CrawlState
+from tests.acceptance.scale import (
+    SINK_DOWN_S,
+    SINKS_HOSTS,
+    SINKS_KILL_EVERY_S,
+    SINKS_KILLS,
+    SINKS_PAGES,
+)
+from tests.conftest import StartWorker
+from tests.support.crawl_processes import rss_mib
+from tests.support.crawling import Crawling
+from tests.support.sink_contents import (
+    edge_pages,
+    parquet_urls,
+    postgres_urls,
+    warc_files,
+    warc_urls,
+    warcio_complains,
+)
+from tests.support.waiting import eventually
+from tests.support.worker_process import WorkerUnderTest
+
+pytestmark = pytest.mark.timeout(1200)
+
+DELAY_S = 0.1
+STAGES = "crawl:2x100 parse:1x40"
+# One crawl takes so long at the most.
+CRAWL_S = 900.0
+# Files are sealed, and turned into Parquet, after the last job.
+STOP_S = 60.0
+
+
+@pytest.fixture
+def web() -> Iterator[SyntheticWeb]:
+    with SyntheticWeb(WebSpec(hosts=SINKS_HOSTS, pages=SINKS_PAGES, latency_ms=20)) as web:
+        yield web
+
+
+@pytest.fixture
+def crawling(tmp_path: Path, web: SyntheticWeb) -> Iterator[Crawling]:
+    crawling = Crawling(tmp_path / "state", web)
+    yield crawling
+    crawling.close()
+
+
+@pytest.fixture
+def database() -> Iterator[PostgresServer]:
+    """One of the test's own: it is restarted."""
+    with PostgresServer() as server:
+        yield server
+
+
+@dataclass
+class Outputs:
+    """WARC and Parquet files below a directory, and the tables of a database."""
+
+    directory: Path
+    database: PostgresServer
+
+    @property
+    def settings(self) -> dict[str, str]:
+        sinks = f"warc:{self.warc},parquet:{self.parquet},{self.database.url}"
+        return {"SINKS": sinks, "WORKER_SHUTDOWN_TIMEOUT": str(STOP_S - 10)}
+
+    @property
+    def warc(self) -> Path:
+        return self.directory / "warc"
+
+    @property
+    def parquet(self) -> Path:
+        return self.directory / "parquet"
+
+    async def assert_exact(self, web: SyntheticWeb) -> None:
+        """Every page of the ledger is exactly once in each sink."""
+        pages = {url for url, page in web.perfect_crawl().items() if page.ends == "done"}
+        for name, found in (
+            ("WARC", warc_urls(self.warc)),
+            ("Parquet", parquet_urls(self.parquet)),
+            ("PostgreSQL", await postgres_urls(self.database.url)),
+        ):
+            twice = {url: count for url, count in found.items() if count > 1}
+            missing, strange = pages - found.keys(), found.keys() - pages
+            assert not missing, f"{name} misses {len(missing)}, {sorted(missing)[:3]}"
+            assert not strange, f"{name} has {len(strange)} strangers, {sorted(strange)[:3]}"
+            assert not twice, f"{name} has {len(twice)} twice, {list(twice)[:3]}"
+        assert not warcio_complains(self.warc)
+        assert edge_pages(self.parquet)
+
+
+@pytest.fixture
+def outputs(tmp_path: Path, database: PostgresServer) -> Outputs:
+    return Outputs(tmp_path / "outputs", database)
+
+
+async def stopped(worker: WorkerUnderTest) -> None:
+    worker.terminate()
+    assert await worker.ended(STOP_S) == 0, worker.stderr[-2000:]
+
+
+async def test_each_page_is_once_in_each_sink_though_workers_and_database_die(
+    broker_process: BrokerServer,
+    start_worker: StartWorker,
+    crawling: Crawling,
+    outputs: Outputs,
+    record_property: Callable[[str, object], None],
+) -> None:
+    crawl = crawling.start(delay_s=DELAY_S)
+    worker = start_worker(broker_process.url, **crawling.settings(STAGES), **outputs.settings)
+    await crawling.has_pages(crawl, 20)
+
+    dice = random.Random(1)
+    for number in range(SINKS_KILLS):
+        victim = dice.choice(await eventually(lambda: worker.children, 30))
+        os.kill(victim, signal.SIGKILL)
+        if number in (SINKS_KILLS // 3, 2 * SINKS_KILLS // 3):
+            outputs.database.restart()
+        await asyncio.sleep(SINKS_KILL_EVERY_S)
+    ended = await crawling.ended(crawl, CRAWL_S)
+    await stopped(worker)
+
+    assert ended.state is CrawlState.COMPLETED, ended
+    assert crawling.coverage().is_exact, str(crawling.coverage())
+    await outputs.assert_exact(crawling.web)
+    record_property("pages", crawling.coverage().wanted)
+    record_property("kills", SINKS_KILLS)
+    record_property("fetched twice", crawling.pages_twice())
+    record_property("WARC files", len(warc_files(outputs.warc)))
+
+
+async def test_a_sink_that_is_down_holds_the_crawl_up_and_nothing_is_lost(
+    broker_process: BrokerServer,
+    start_worker: StartWorker,
+    crawling: Crawling,
+    outputs: Outputs,
+    record_property: Callable[[str, object], None],
+) -> None:
+    crawl = crawling.start(delay_s=DELAY_S)
+    worker = start_worker(broker_process.url, **crawling.settings(STAGES), **outputs.settings)
+    await crawling.has_pages(crawl, 20)
+
+    outputs.database.kill()
+    await worker.logs("the sink does not take records", 30)
+    before = max(map(rss_mib, worker.children))
+    await asyncio.sleep(SINK_DOWN_S)
+    after = max(map(rss_mib, worker.children))
+    assert not crawling.crawl(crawl).state.is_final
+    outputs.database.start()
+
+    ended = await crawling.ended(crawl, CRAWL_S)
+    await stopped(worker)
+    assert ended.state is CrawlState.COMPLETED, ended
+    assert crawling.coverage().is_exact, str(crawling.coverage())
+    assert crawling.pages_twice() == 0
+    await outputs.assert_exact(crawling.web)
+    record_property("down for", f"{SINK_DOWN_S:.0f} s")
+    record_property("largest process before and after, MiB", f"{before:.0f}, {after:.0f}")

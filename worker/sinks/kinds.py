@@ -1,0 +1,69 @@
+"""From SINKS to sinks: which kind a URL names, ours or one that another package brings.
+
+A package of yours adds a kind by an entry point of the group `manyhands.sinks`: its name is how
+URLs begin, what it points to makes a `Sink` from a URL.
+"""
+
+import importlib
+from collections.abc import Callable, Collection, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
+
+from shared.errors import ConfigError
+from worker.records import Capture, PageRecord, PlainRecord
+from worker.sinks.protocol import Sink
+
+ENTRY_POINTS = "manyhands.sinks"
+# What stands before the colon, up to a +: module and class, and the extra with what it needs.
+OWN = {
+    "jsonl": ("worker.sinks.jsonl", "JsonlSink", "worker"),
+    "warc": ("worker.sinks.warc", "WarcSink", "warc"),
+    "parquet": ("worker.sinks.parquet", "ParquetSink", "parquet"),
+    "postgres": ("worker.sinks.postgres", "PostgresSink", "postgres"),
+    "elasticsearch": ("worker.sinks.elasticsearch", "ElasticsearchSink", "elasticsearch"),
+    "kafka": ("worker.sinks.kafka", "KafkaSink", "kafka"),
+}
+# Whatever a handler emits, and what is captured where pages are fetched.
+EMITTED = frozenset({PageRecord, PlainRecord})
+CAPTURED = frozenset({Capture})
+
+MakeSink = Callable[[str], Sink]
+
+
+def make_sinks(urls: Sequence[str], kinds: Collection[type]) -> list[Sink]:
+    """Those that want any of these kinds of records. Raises ConfigError with one clear line."""
+    sinks = [_maker(url)(url) for url in urls]
+    names = [sink.name for sink in sinks]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"SINKS names {name} twice")
+    return [sink for sink in sinks if sink.kinds & set(kinds)]
+
+
+def _maker(url: str) -> MakeSink:
+    scheme = url.partition(":")[0]
+    kind = scheme.partition("+")[0]
+    if kind in OWN:
+        return _own(kind)
+    foreign = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    if kind in foreign:
+        return _foreign(foreign[kind])
+    known = ", ".join([*OWN, *foreign])
+    raise ConfigError(f"SINKS: there is no kind of sink called {kind!r} (there are: {known})")
+
+
+def _own(kind: str) -> MakeSink:
+    module, name, extra = OWN[kind]
+    try:
+        return cast("MakeSink", getattr(importlib.import_module(module), name))
+    except ImportError as error:
+        raise ConfigError(
+            f"SINKS: {kind} needs {error.name}, which is not installed: pip install '.[{extra}]'"
+        ) from error
+
+
+def _foreign(point: EntryPoint) -> MakeSink:
+    try:
+        return cast("MakeSink", point.load())
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"SINKS: {point.name} ({point.value}): {error}") from error

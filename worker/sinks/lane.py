@@ -1,0 +1,211 @@
+"""What is on its way to one sink: gathered into batches, written, and written again until the sink
+has it."""
+
+import asyncio
+import time
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from shared.errors import ConfigError
+from shared.faktory.backoff import Backoff
+from shared.logs import get_logger
+from worker.families import DURATION_BOUNDS_S
+from worker.records import Record
+from worker.sinks.protocol import RecordsRefused, Sink, SinkDown
+
+# Of one batch, at the most: what a sink writes in well under a second.
+BATCH_RECORDS = 2000
+BATCH_BYTES = 16 * 1024 * 1024
+# The same trouble is told so often.
+TELL_EVERY_S = 60.0
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """Records of one job for one sink. `settled` is told once: None, or why they are not there."""
+
+    records: list[Record]
+    size: int
+    since: float
+    settled: Callable[[Exception | None], None]
+    is_abandoned: bool = False
+
+
+@dataclass(slots=True)
+class LaneFigures:
+    """`buckets` are by DURATION_BOUNDS_S and one for what took longer."""
+
+    records: int = 0
+    failures: int = 0
+    refused: int = 0
+    buckets: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
+    seconds: float = 0.0
+
+    def flushed(self, records: int, took_s: float) -> None:
+        self.records += records
+        self.buckets[bisect_left(DURATION_BOUNDS_S, took_s)] += 1
+        self.seconds += took_s
+
+
+class SinkLane:
+    """State: what waits, the last trouble with the sink, and whether we are about to stop. `turn`
+    is entered for each write: all lanes share one if they are to take turns."""
+
+    def __init__(
+        self, sink: Sink, delay_s: float, turn: AbstractAsyncContextManager[object]
+    ) -> None:
+        self.sink = sink
+        self.figures = LaneFigures()
+        self._delay_s = delay_s
+        self._turn = turn
+        self._waiting: deque[Entry] = deque()
+        self._records = 0
+        self._bytes = 0
+        self._is_there_some = asyncio.Event()
+        self._is_batch_full = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._trouble = ""
+        self._told_at = -TELL_EVERY_S
+        self._loop = asyncio.get_running_loop()
+        self._log = get_logger("sink").bind(sink=sink.name)
+
+    def add(self, entry: Entry) -> None:
+        self._waiting.append(entry)
+        self._records += len(entry.records)
+        self._bytes += entry.size
+        self._is_there_some.set()
+        if self._stopping.is_set() or self._records >= BATCH_RECORDS or self._bytes >= BATCH_BYTES:
+            self._is_batch_full.set()
+
+    def hurry(self) -> None:
+        """We are about to stop: wait for no more records, and for no sink that is down."""
+        self._stopping.set()
+        self._is_batch_full.set()
+
+    @property
+    def is_failing(self) -> bool:
+        return bool(self._trouble)
+
+    async def open(self) -> None:
+        """Until it is there. Raises ConfigError when that can never be, SinkDown when we stop."""
+        await self._again_and_again(self.sink.open, (ConfigError,))
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._is_there_some.wait()
+            await self._gather()
+            await self._write(self._take())
+
+    async def _gather(self) -> None:
+        """Until the oldest has waited long enough for others, or there are enough of them."""
+        try:
+            async with asyncio.timeout_at(self._waiting[0].since + self._delay_s):
+                await self._is_batch_full.wait()
+        except TimeoutError:
+            return
+
+    def _take(self) -> list[Entry]:
+        batch: list[Entry] = []
+        records = size = 0
+        while self._waiting:
+            entry = self._waiting[0]
+            records += len(entry.records)
+            size += entry.size
+            if batch and (records > BATCH_RECORDS or size > BATCH_BYTES):
+                break
+            batch.append(self._waiting.popleft())
+        self._records -= sum(len(entry.records) for entry in batch)
+        self._bytes -= sum(entry.size for entry in batch)
+        if not self._waiting:
+            self._is_there_some.clear()
+        is_full = self._records >= BATCH_RECORDS or self._bytes >= BATCH_BYTES
+        if not is_full and not self._stopping.is_set():
+            self._is_batch_full.clear()
+        return batch
+
+    async def _write(self, batch: list[Entry]) -> None:
+        """Until each of them is settled, one way or the other."""
+        while batch:
+            try:
+                await self._again_and_again(partial(self._write_once, batch), (RecordsRefused,))
+            except RecordsRefused as refused:
+                batch = self._refuse(batch, refused)
+            except SinkDown as down:
+                _settle(batch, down)
+                return
+            else:
+                _settle(batch, None)
+                return
+
+    async def _write_once(self, batch: list[Entry]) -> None:
+        """Of a batch that is repeated, what nobody waits for any more is left out."""
+        batch[:] = [entry for entry in batch if not entry.is_abandoned]
+        records = [record for entry in batch for record in entry.records]
+        if not records:
+            return
+        async with self._turn:
+            started_at = time.perf_counter()
+            await self.sink.write(records)
+        self.figures.flushed(len(records), time.perf_counter() - started_at)
+
+    def _refuse(self, batch: list[Entry], refused: RecordsRefused) -> list[Entry]:
+        """Those whose records the sink can never take are told; the others are left."""
+        left: list[Entry] = []
+        position = 0
+        for entry in batch:
+            places = range(position, position + len(entry.records))
+            position = places.stop
+            reasons = [refused.reasons[place] for place in places if place in refused.reasons]
+            if reasons:
+                self.figures.refused += len(reasons)
+                entry.settled(RecordsRefused({0: f"{self.sink.name}: {reasons[0]}"}))
+            else:
+                left.append(entry)
+        if len(left) == len(batch):
+            raise AssertionError(f"{self.sink.name} refused records that it was not given")
+        return left
+
+    async def _again_and_again(
+        self, attempt: Callable[[], Awaitable[None]], final: tuple[type[Exception], ...]
+    ) -> None:
+        """Until it works. Raises what is `final`, and SinkDown when it fails while we stop."""
+        backoff = Backoff()
+        while True:
+            try:
+                await attempt()
+            except final:
+                raise
+            except Exception as error:
+                self.figures.failures += 1
+                self._tell(error)
+                if self._stopping.is_set():
+                    raise SinkDown(f"{self.sink.name}: {error}") from error
+            else:
+                self._tell_end_of_trouble()
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(backoff.next_delay_s()):
+                    await self._stopping.wait()
+
+    def _tell(self, error: Exception) -> None:
+        """Once a minute, and whenever it is something new."""
+        trouble, now = str(error) or type(error).__name__, self._loop.time()
+        if trouble != self._trouble or now - self._told_at >= TELL_EVERY_S:
+            self._log.error("the sink does not take records, their jobs wait", reason=trouble)
+            self._told_at = now
+        self._trouble = trouble
+
+    def _tell_end_of_trouble(self) -> None:
+        if self._trouble:
+            self._log.info("the sink takes records again")
+            self._trouble = ""
+
+
+def _settle(batch: list[Entry], error: Exception | None) -> None:
+    for entry in batch:
+        entry.settled(error)

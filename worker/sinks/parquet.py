@@ -1,0 +1,76 @@
+"""Pages and the links between them as Parquet files, in a directory or a bucket.
+
+`pages/crawl=7/date=2026-11-17/….parquet` and `edges/…`: partitions as all readers know them. What
+is not complete yet lies beside them in `_spool`, where readers do not look.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import cast
+
+import pyarrow as pa
+
+from worker.records import PageRecord, Record
+from worker.sinks.batches import MIB, BatchWriter, SealedAt
+from worker.sinks.file_sink import FileSink
+from worker.sinks.manifest import Manifest
+from worker.sinks.parquet_tables import convert, frames
+from worker.sinks.places import parse_place
+from worker.sinks.protocol import RecordsRefused
+from worker.sinks.publishing import Publishing
+from worker.sinks.segments import Spool
+from worker.sinks.stores import store_of
+
+SEALED_AT = SealedAt(size=64 * MIB, age_s=15 * 60)
+SPOOL = "_spool"
+MANIFEST = "parquet.manifest"
+SUFFIX = ".arrows"
+_NO_TABLE = (ValueError, TypeError, OverflowError, struct.error, pa.ArrowException)
+
+
+class ParquetSink(FileSink):
+    """For `parquet:DIRECTORY` and `parquet+s3://bucket/prefix`."""
+
+    def __init__(self, url: str) -> None:
+        place = parse_place(url, {})
+        directory = place.path / SPOOL if place.bucket is None else place.path
+
+        def spool() -> Spool:
+            return Spool(Manifest.open(directory / MANIFEST), directory, SUFFIX)
+
+        super().__init__(
+            place.name,
+            frozenset({PageRecord}),
+            lambda: BatchWriter(spool(), ParquetFormat(), SEALED_AT),
+            lambda: Publishing(spool(), store_of(place), convert, SEALED_AT.age_s),
+        )
+
+
+class ParquetFormat:
+    """A `Format`."""
+
+    def beginning(self, name: str, now: float) -> bytes:
+        del name, now
+        return b""
+
+    def encode(self, records: Sequence[Record]) -> bytes:
+        pages = cast("Sequence[PageRecord]", records)
+        try:
+            return frames(pages)
+        except _NO_TABLE as error:
+            refused = {
+                position: reason
+                for position, page in enumerate(pages)
+                if (reason := _why_refused(page))
+            }
+            if not refused:
+                raise
+            raise RecordsRefused(refused) from error
+
+
+def _why_refused(page: PageRecord) -> str:
+    try:
+        frames([page])
+    except _NO_TABLE as error:
+        return f"it fits in no table: {error}"
+    return ""
