@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test demo prove loadtest bench-consumer bench-broker bench-ingest \
-	bench-network bench-worker bench-state bench-fetch bench-crawl lock clean
+	bench-network bench-worker bench-state bench-fetch bench-crawl bench-sinks lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ bench-fetch: setup ## Our fetcher beside aiohttp, pyreqwest and httpx; table in 
 
 bench-crawl: setup ## A made-up web crawled by us, Scrapy and Colly; table in docs/benchmarks
 	$(PY) -m loadtest bench-crawl $(ARGS)
+
+bench-sinks: setup ## Three sinks at once, and what a crawl into sinks costs; table in docs/benchmarks
+	$(PY) -m loadtest bench-sinks $(ARGS)
 
 loadtest: setup ## Locust against API, broker and worker; ends with a ledger of every job
 	$(PY) -m loadtest run $(ARGS)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from devservers.http_server import HttpServer
 from devservers.maven import java, java_servers
-from devservers.processes import Child, give, unprivileged_user
+from devservers.processes import Child
+from devservers.unprivileged import give, unprivileged_user, within_reach
 
 HOME = "elasticsearch-8.15.0"
 HEAP = "512m"
@@ -41,19 +42,19 @@ class ElasticsearchServer(HttpServer):
         self._require_child().kill_all()
 
     def _prepare(self, directory: Path) -> None:
-        (directory / "config").mkdir(parents=True, exist_ok=True)
-        (directory / "config" / "jvm.options").write_text(JVM_OPTIONS, encoding="utf-8")
-        (directory / "config" / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
-        for name in ("", "config", "tmp"):
-            (directory / name).mkdir(exist_ok=True)
-            give(directory / name, unprivileged_user())
+        config = directory / "config"
+        for own in (directory, config, directory / "tmp"):
+            own.mkdir(parents=True, exist_ok=True)
+            give(own, unprivileged_user())
+        (config / "jvm.options").write_text(JVM_OPTIONS, encoding="utf-8")
+        (config / "log4j2.properties").write_text(LOGGING, encoding="utf-8")
 
     def _start_child(self, ports: Sequence[int]) -> Child:
         settings = _settings(self.data_dir, *ports)
         (self.data_dir / "config" / "elasticsearch.yml").write_text(
             "".join(f"{name}: {value}\n" for name, value in settings.items()), encoding="utf-8"
         )
-        home = java_servers() / HOME
+        home = within_reach(java_servers(), [HOME], unprivileged_user()) / HOME
         return Child(
             # As bin/elasticsearch does, which wants its Java in another way than from PATH.
             [

@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from devservers.build import CACHE, BuildError, made_once, run_tool
@@ -19,26 +20,29 @@ POM = Path(__file__).resolve().parent / "java" / "pom.xml"
 @functools.cache
 def java_servers() -> Path:
     """Return the directory with the servers, and fetch them first if nobody has yet."""
-    missing = missing_for_java()
-    if missing:
-        raise BuildError(
-            f"no {' and no '.join(missing)} on PATH: install a JDK (17 or later), Maven"
-        )
+    _require(missing_for_java())
     return made_once(_target(), _fetch_into)
 
 
 def java() -> str:
     """Return the machine's Java."""
     found = shutil.which("java")
-    if found is None:
-        raise BuildError("no java on PATH: install a JDK, 17 or later")
-    return found
+    _require([] if found else ["java"])
+    return str(found)
 
 
 def missing_for_java() -> list[str]:
     """Name the programs that the Java servers need and this machine has not."""
     needed = ["java"] if _target().is_dir() else ["java", "mvn"]
     return [name for name in needed if shutil.which(name) is None]
+
+
+def _require(missing: Sequence[str]) -> None:
+    if missing:
+        raise BuildError(
+            f"not on PATH: {', '.join(missing)}; "
+            "Kafka and Elasticsearch need a JDK (17 to 23) and, to be fetched, Maven"
+        )
 
 
 def _target() -> Path:

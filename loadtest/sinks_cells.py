@@ -12,7 +12,7 @@ RECORDS = 500
 LINKS = 30
 BATCHES = 20
 # Connections are made, tables and indices are there, and servers have seen such a batch.
-WARM_UP_BATCHES = 3
+WARM_UP_BATCHES = 5
 PLAIN_PAGES = 5000
 TLS_PAGES = 2000
 
@@ -38,6 +38,11 @@ class BatchCell:
     def sides(self) -> dict[str, str]:
         """By what they are called: each sink alone, then all of them."""
         return dict(self.sinks) | {PARALLEL: "all three at once", SEQUENTIAL: "one after the other"}
+
+    @property
+    def is_made_up(self) -> bool:
+        """Its sinks are no servers."""
+        return all(side.startswith(f"{SLEEPING}:") for side in self.alone)
 
     @property
     def alone(self) -> tuple[str, ...]:
@@ -82,7 +87,7 @@ SERVERS = BatchCell(
 )
 COST_SIDES = {
     WITHOUT: "no sink",
-    WITH: "WARC + Parquet + PostgreSQL",
+    WITH: "all three",
     "warc": "WARC alone",
     "parquet": "Parquet alone",
     "postgres": "PostgreSQL alone",

@@ -1,5 +1,5 @@
-"""The process of `bench-sinks` that writes batches: `python -m loadtest.sinks_handlers ORDER`, where
-the order is a BatchOrder as JSON. Its name lets it know the worker, whose sinks it measures.
+"""The process of `bench-sinks` that writes batches: `python -m loadtest.sinks_handlers ORDER`, the
+order being a BatchOrder as JSON. Its name lets it know the worker, whose sinks it measures.
 
 The sides take turns, batch by batch, each with the same records and with places of its own: what
 changes on the machine meanwhile, changes for all of them.
@@ -81,11 +81,7 @@ def make_batch(number: int) -> list[Record]:
 
 
 def _page(number: int) -> PageRecord:
-    url = f"https://w{number % 50}.site{number % 25}.test/articles/{number}.html"
-    links = [
-        f"https://w{(number + link) % 50}.site{link % 25}.test/articles/{number * 7 + link * 11}.html"
-        for link in range(LINKS)
-    ]
+    url = _url(number)
     return PageRecord(
         id=record_id(number),
         url=url,
@@ -94,13 +90,17 @@ def _page(number: int) -> PageRecord:
         content_type="text/html; charset=utf-8",
         title=f"Article {number}: what was found in a page",
         language="en",
-        links=links,
+        links=[_url(number * 7 + link * 11) for link in range(LINKS)],
         is_truncated=False,
         fetched_at="2026-11-17T05:44:33.123456Z",
         crawl=1,
         visit=1,
         depth=number % 10,
     )
+
+
+def _url(number: int) -> str:
+    return f"https://w{number % 50}.site{number % 25}.test/articles/2026/11/{number}.html"
 
 
 async def measure(order: BatchOrder) -> dict[str, dict[str, float]]:

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+# Seconds: a whole pytest starts in each, beside others.
+pytestmark = pytest.mark.timeout(120)
+
 TEST_OF_KAFKA = (
     "tests/integration/test_output_servers.py::test_kafka_takes_records_and_gives_them_back"
 )
@@ -29,4 +32,4 @@ def test_without_java_its_tests_are_left_out_with_a_line(tmp_path: Path, options
 def test_in_ci_they_fail(tmp_path: Path):
     done = run_without_java("true", tmp_path)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout
-    assert "no java" in done.stdout
+    assert "not on PATH: java; Kafka and Elasticsearch need a JDK" in done.stdout

@@ -3,10 +3,12 @@
 import json
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -24,6 +26,7 @@ from obstore.store import S3Store
 from devservers import ElasticsearchServer, KafkaServer, PostgresServer, S3Server
 from devservers.processes import wait_until
 from devservers.server import Server
+from devservers.unprivileged import check_reach, within_reach
 from tests.support.shared_server import SharedServer, shared_server
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -105,6 +108,31 @@ async def test_a_restart_of_postgres_is_orderly_though_a_client_stays(postgres: 
         assert await connection.fetchval("SELECT 1") == 1
         postgres.restart()
     assert "database system was shut down" in postgres.log_text
+
+
+def test_a_directory_out_of_reach_of_the_server_is_named(tmp_path: Path):
+    tmp_path.chmod(0o700)
+    with pytest.raises(PermissionError, match=f"may not enter /.* get to {tmp_path}/data"):
+        check_reach(tmp_path / "data", "daemon")
+
+
+def test_programs_out_of_reach_of_the_server_are_copied_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    copies = Path(tempfile.mkdtemp())
+    copies.chmod(0o755)
+    monkeypatch.setattr(tempfile, "tempdir", str(copies))
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "program").write_text("#!")
+    tmp_path.chmod(0o700)
+    try:
+        found = within_reach(tmp_path, ["server"], "daemon")
+        assert (found / "server" / "program").read_text() == "#!"
+        check_reach(found / "server" / "program", "daemon")
+        assert within_reach(tmp_path, ["server"], "daemon") == found
+        assert [path.name for path in copies.iterdir()] == [found.name]
+    finally:
+        shutil.rmtree(copies)
 
 
 async def test_a_given_directory_of_postgres_is_kept():
@@ -306,7 +334,7 @@ def test_a_shared_server_that_cannot_start_says_why(
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
     with (
-        pytest.raises(RuntimeError, match="no java"),
+        pytest.raises(RuntimeError, match="not on PATH: java"),
         shared_server("kafka", tmp_path / "kafka"),
     ):
         pass

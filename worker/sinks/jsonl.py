@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import orjson
 import zstandard
 
 from shared.errors import ConfigError
@@ -12,8 +11,8 @@ from worker.sinks.file_sink import FileSink
 from worker.sinks.line_files import ZSTD, LineFiles, LineKeeper, manifest_path
 from worker.sinks.manifest import Manifest
 from worker.sinks.places import Place, parse_place
-from worker.sinks.protocol import RecordsRefused
 from worker.sinks.publishing import Publishing, as_it_is
+from worker.sinks.rows import json_of, rows_of
 from worker.sinks.segments import Spool
 from worker.sinks.stores import store_of
 
@@ -75,15 +74,9 @@ class JsonlFormat:
         return b""
 
     def encode(self, records: Sequence[Record]) -> bytes:
-        lines: list[bytes] = []
-        refused: dict[int, str] = {}
-        for position, record in enumerate(records):
-            content = record.body if isinstance(record, PlainRecord) else record
-            try:
-                lines.append(orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE))
-            except TypeError as error:
-                refused[position] = f"it cannot be written as JSON: {error}"
-        if refused:
-            raise RecordsRefused(refused)
-        data = b"".join(lines)
+        data = b"".join(rows_of(records, _line))
         return data if self._packer is None else self._packer.compress(data)
+
+
+def _line(record: Record) -> bytes:
+    return json_of(record.body if isinstance(record, PlainRecord) else record) + b"\n"

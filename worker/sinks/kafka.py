@@ -111,7 +111,9 @@ class KafkaSink:
         """With as many partitions and replicas as is the brokers' default."""
         if not missing:
             return
-        made = AdminClient(self._settings).create_topics([NewTopic(topic) for topic in missing])
+        # It has to live for as long as its answers are waited for.
+        admin = AdminClient(self._settings)
+        made = admin.create_topics([NewTopic(topic) for topic in missing])
         for future in made.values():
             try:
                 future.result(CONNECT_S)

@@ -25,6 +25,8 @@ from worker.sinks.segment_file import sync_directory
 
 # Others hold the lock for milliseconds; on a disk that is very slow, for seconds.
 BUSY_MS = 30_000
+# 32 MiB of them.
+CHECKPOINT_PAGES = 8192
 # Of 2^64 records, two would share one.
 DIGEST_BYTES = 16
 # SQLite takes 32,766 parameters.
@@ -109,6 +111,9 @@ class Manifest:
                 raise ConfigError(f"SINKS: {error}") from error
             raise
         database.run("PRAGMA synchronous = FULL")
+        # Ids are scattered over all of the table: the fewer the times that their pages are written
+        # from the log into the file, the better.
+        database.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         database.run(f"PRAGMA busy_timeout = {BUSY_MS}")
         sync_directory(path.parent)
         return cls(database)

@@ -4,11 +4,8 @@
 is not complete yet lies beside them in `_spool`, where readers do not look.
 """
 
-import struct
 from collections.abc import Sequence
 from typing import cast
-
-import pyarrow as pa
 
 from worker.records import PageRecord, Record
 from worker.sinks.batches import MIB, BatchWriter, SealedAt
@@ -16,8 +13,8 @@ from worker.sinks.file_sink import FileSink
 from worker.sinks.manifest import Manifest
 from worker.sinks.parquet_tables import convert, frames
 from worker.sinks.places import parse_place
-from worker.sinks.protocol import RecordsRefused
 from worker.sinks.publishing import Publishing
+from worker.sinks.rows import rows_of
 from worker.sinks.segments import Spool
 from worker.sinks.stores import store_of
 
@@ -25,7 +22,6 @@ SEALED_AT = SealedAt(size=64 * MIB, age_s=15 * 60)
 SPOOL = "_spool"
 MANIFEST = "parquet.manifest"
 SUFFIX = ".arrows"
-_NO_TABLE = (ValueError, TypeError, OverflowError, struct.error, pa.ArrowException)
 
 
 class ParquetSink(FileSink):
@@ -54,23 +50,13 @@ class ParquetFormat:
         return b""
 
     def encode(self, records: Sequence[Record]) -> bytes:
-        pages = cast("Sequence[PageRecord]", records)
         try:
-            return frames(pages)
-        except _NO_TABLE as error:
-            refused = {
-                position: reason
-                for position, page in enumerate(pages)
-                if (reason := _why_refused(page))
-            }
-            if not refused:
-                raise
-            raise RecordsRefused(refused) from error
+            return frames(cast("Sequence[PageRecord]", records))
+        except (TypeError, ValueError):
+            # One of them, and it is not said which.
+            return b"".join(rows_of(records, _frame))
 
 
-def _why_refused(page: PageRecord) -> str:
-    try:
-        frames([page])
-    except _NO_TABLE as error:
-        return f"it fits in no table: {error}"
-    return ""
+def _frame(record: Record) -> bytes:
+    assert isinstance(record, PageRecord)
+    return frames([record])

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from worker.records import PageRecord
+from worker.sinks.rows import valid_text
 from worker.sinks.segment_file import sync_file
 
 # What all readers take for NULL in the name of a partition.
@@ -75,34 +77,48 @@ class Partition:
 
 
 def frames(records: Sequence[PageRecord]) -> bytes:
-    """Raises ValueError or an error of Arrow for what no table can hold."""
+    """Raises TypeError or ValueError when no table can hold one of them."""
     groups: dict[Partition, list[PageRecord]] = {}
     for record in records:
         crawl = _NONE if record.crawl is None else record.crawl
         groups.setdefault(Partition(crawl, record.fetched_at[:10]), []).append(record)
-    parts: list[bytes] = []
-    for partition, group in groups.items():
-        stream = _stream(group)
-        date = partition.date.encode("ascii")
-        parts += (_HEADER.pack(partition.crawl, date, len(stream)), stream)
-    return b"".join(parts)
+    try:
+        return b"".join(_frame(partition, group) for partition, group in groups.items())
+    except (OverflowError, struct.error) as error:
+        raise ValueError(f"a number is too large: {error}") from error
 
 
-def _stream(records: Sequence[PageRecord]) -> bytes:
+def _frame(partition: Partition, records: Sequence[PageRecord]) -> bytes:
     columns = [_column(field, [getattr(r, field.name) for r in records]) for field in SPOOLED]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SPOOLED, options=_PACKED) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SPOOLED))
-    return bytes(sink.getvalue())
+    stream = sink.getvalue()
+    header = _HEADER.pack(partition.crawl, partition.date.encode("ascii"), len(stream))
+    return b"".join((header, stream))
 
 
-def _column(field: pa.Field, values: list[object]) -> pa.Array:
+def _column(field: pa.Field, values: list[Any]) -> pa.Array:
     if not field.nullable and None in values:
         raise ValueError(f"{field.name} is missing")
-    if pa.types.is_timestamp(field.type):
+    try:
+        return _array(field.type, values)
+    except UnicodeEncodeError:
+        # To look through all text costs more than this.
+        return _array(field.type, [_with_valid_text(value) for value in values])
+
+
+def _array(kind: pa.DataType, values: list[Any]) -> pa.Array:
+    if pa.types.is_timestamp(kind):
         exact = pa.array(values, pa.string()).cast(pa.timestamp("ns", "UTC"))
-        return exact.cast(field.type, safe=False)
-    return pa.array(values, field.type)
+        return exact.cast(kind, safe=False)
+    return pa.array(values, kind)
+
+
+def _with_valid_text(value: Any) -> Any:
+    if isinstance(value, list):
+        return [valid_text(one) for one in value]
+    return valid_text(value) if isinstance(value, str) else value
 
 
 def convert(path: Path, name: str) -> Iterator[tuple[Path, str]]:

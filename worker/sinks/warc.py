@@ -16,8 +16,8 @@ from worker.sinks.batches import GIB, BatchWriter, SealedAt
 from worker.sinks.file_sink import FileSink
 from worker.sinks.manifest import Manifest
 from worker.sinks.places import parse_place
-from worker.sinks.protocol import RecordsRefused
 from worker.sinks.publishing import Publishing, as_it_is
+from worker.sinks.rows import rows_of
 from worker.sinks.segments import Spool
 from worker.sinks.stores import store_of
 from worker.warc.writing import Pack, capture_records, warcinfo_record
@@ -65,17 +65,11 @@ class WarcFormat:
         return warcinfo_record(name, rfc3339(datetime.fromtimestamp(now, UTC)), self._pack)
 
     def encode(self, records: Sequence[Record]) -> bytes:
-        parts: list[bytes] = []
-        refused: dict[int, str] = {}
-        for position, record in enumerate(records):
-            assert isinstance(record, Capture)
-            try:
-                parts.append(capture_records(record, self._pack))
-            except ValueError as error:
-                refused[position] = str(error)
-        if refused:
-            raise RecordsRefused(refused)
-        return b"".join(parts)
+        return b"".join(rows_of(records, self._records))
+
+    def _records(self, record: Record) -> bytes:
+        assert isinstance(record, Capture)
+        return capture_records(record, self._pack)
 
 
 def _gzip(record: bytes) -> bytes:

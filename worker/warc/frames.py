@@ -1,0 +1,334 @@
+"""The members of an archive: gzip members, zstd frames, or records that are not packed. Pure.
+
+Each is read by itself, so that one that is damaged costs no other: where it ends is known only when
+its checksum was right, and what follows a damaged one is found by how members begin. FastWARC would
+unpack, too, but holds Python's lock meanwhile, and says less of where and what was wrong.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from isal import igzip_lib
+
+from shared.errors import ManyhandsError
+from worker.warc.streams import Window
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+RECORD_BEGINS = b"WARC/"
+# Fed to a decompressor at a time: what is left over of it at the end of a member is copied.
+FEED_BYTES = 16 * 1024
+# Of a member: enough to see whether a record begins there.
+LOOK_BYTES = 4 * 1024
+# Of a file that does not begin like an archive: how far it is searched for something that does.
+DAMAGED_START_BYTES = 1024 * 1024
+SEARCH_BYTES = 256 * 1024
+MAX_HEADER_BYTES = 64 * 1024
+# What a zstd frame may ask for, as a power of two: that of its highest level.
+ZSTD_WINDOW_LOG = 27
+MAX_DICTIONARY_BYTES = 16 * 1024 * 1024
+
+_RECORD_HEADER = re.compile(
+    rb"WARC/\d\.\d{1,2}\r?\n(?:[!-~]+[ \t]*:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n)*)*?WARC-Type:", re.I
+)
+_CONTENT_LENGTH = re.compile(rb"^Content-Length[ \t]*:[ \t]*(\d{1,18})[ \t]*\r$", re.I | re.M)
+_BETWEEN_RECORDS = b"\r\n"
+_RECORD_ENDS = b"\r\n\r\n"
+
+
+class NotAnArchive(ManyhandsError):
+    """Nothing in the file looks like a WARC record."""
+
+
+class Damaged(Exception):
+    """The member that is being read is not whole."""
+
+
+class Frame(Protocol):
+    """One member, unpacked while it is read: what FastWARC takes for a file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Raises Damaged."""
+
+    def tell(self) -> int: ...
+
+    def finish(self) -> None:
+        """To its end, which must be a good one. Raises Damaged."""
+
+
+class Packing(Protocol):
+    """How the members of a file are packed."""
+
+    magic: bytes
+
+    def skip(self, window: Window) -> None:
+        """Go past what may stand between members."""
+
+    def frame(self, window: Window) -> Frame:
+        """The member that begins where the window is. Raises Damaged."""
+
+    def begins(self, beginning: memoryview) -> bool:
+        """Whether these bytes are the beginning of a member that holds a record."""
+
+
+class _Decompressor(Protocol):
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: memoryview | bytes, max_length: int = -1) -> bytes: ...
+
+
+_Errors = tuple[type[Exception], ...]
+
+
+class _PackedFrame:
+    """A `Frame`. State: the decompressor."""
+
+    __slots__ = ("_decompressor", "_errors", "_window")
+
+    def __init__(self, window: Window, decompressor: _Decompressor, errors: _Errors) -> None:
+        self._window = window
+        self._decompressor = decompressor
+        self._errors = errors
+
+    def read(self, size: int, /) -> bytes:
+        decompressor = self._decompressor
+        while not decompressor.eof:
+            piece: memoryview | bytes = b""
+            if decompressor.needs_input and not (piece := self._window.take(FEED_BYTES)):
+                raise Damaged("the file ends in the middle of it")
+            try:
+                out = decompressor.decompress(piece, size)
+            except self._errors as error:
+                raise Damaged(f"it cannot be unpacked: {error}") from None
+            if decompressor.eof:
+                self._window.give_back(len(decompressor.unused_data))
+            if out:
+                return out
+        return b""
+
+    def tell(self) -> int:
+        return 0
+
+    def finish(self) -> None:
+        while self.read(SEARCH_BYTES):
+            pass
+
+
+class Gzip:
+    magic = b"\x1f\x8b\x08"
+    _errors = (igzip_lib.error,)
+
+    def skip(self, window: Window) -> None:
+        """Nothing may."""
+
+    def frame(self, window: Window) -> Frame:
+        return _PackedFrame(window, _gunzip(), self._errors)
+
+    def begins(self, beginning: memoryview) -> bool:
+        return _unpacks_to_record(_gunzip, self._errors, beginning)
+
+
+class Zstd:
+    """Frames may share a dictionary, which then is the first frame of the file."""
+
+    magic = b"\x28\xb5\x2f\xfd"
+    _errors = (zstd.ZstdError,)
+    # Frames that are no data: a dictionary, or an index.
+    no_data = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
+
+    def __init__(self, dictionary: bytes = b"") -> None:
+        self._dictionary = zstd.ZstdDict(dictionary) if dictionary else None
+
+    def skip(self, window: Window) -> None:
+        while self.no_data.match(header := window.peek(8)) and len(header) >= 8:
+            length = 8 + int.from_bytes(header[4:8], "little")
+            window.seek(window.position + length)
+
+    def frame(self, window: Window) -> Frame:
+        return _PackedFrame(window, self._unzstd(), self._errors)
+
+    def begins(self, beginning: memoryview) -> bool:
+        return _unpacks_to_record(self._unzstd, self._errors, beginning)
+
+    def _unzstd(self) -> _Decompressor:
+        return zstd.ZstdDecompressor(
+            self._dictionary, options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG}
+        )
+
+
+class Plain:
+    """Each record is a member, which ends where its length says."""
+
+    magic = RECORD_BEGINS
+
+    def skip(self, window: Window) -> None:
+        while bytes(window.peek(2)[:2]) == _BETWEEN_RECORDS:
+            window.skip(2)
+
+    def frame(self, window: Window) -> Frame:
+        return _PlainFrame(window)
+
+    def begins(self, beginning: memoryview) -> bool:
+        return _RECORD_HEADER.match(beginning) is not None
+
+
+class _PlainFrame:
+    """A `Frame`. State: the header until it is read, and how much of the record is left."""
+
+    __slots__ = ("_header", "_left", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._header = _plain_header(window)
+        length = _CONTENT_LENGTH.search(self._header)
+        if length is None:
+            raise Damaged("its header has no length")
+        self._left = int(length[1])
+
+    def read(self, size: int, /) -> bytes:
+        if self._header:
+            header, self._header = self._header, b""
+            return header
+        if not self._left:
+            return b""
+        piece = self._window.take(min(size, self._left))
+        if not piece:
+            raise Damaged("the file ends in the middle of it")
+        self._left -= len(piece)
+        return bytes(piece)
+
+    def tell(self) -> int:
+        return 0
+
+    def finish(self) -> None:
+        while self.read(SEARCH_BYTES):
+            pass
+        end = bytes(self._window.peek(len(_RECORD_ENDS))[: len(_RECORD_ENDS)])
+        if end != _RECORD_ENDS:
+            raise Damaged("it does not end where its length says")
+        self._window.skip(len(_RECORD_ENDS))
+
+
+def _plain_header(window: Window) -> bytes:
+    wanted = LOOK_BYTES
+    while True:
+        seen = window.peek(wanted)
+        ends = bytes(seen[:wanted]).find(_RECORD_ENDS)
+        if ends >= 0:
+            header = bytes(seen[: ends + len(_RECORD_ENDS)])
+            window.skip(len(header))
+            return header
+        if len(seen) < wanted:
+            raise Damaged("the file ends in the middle of its header")
+        if wanted >= MAX_HEADER_BYTES:
+            raise Damaged("its header does not end")
+        wanted *= 4
+
+
+def detect(window: Window) -> Packing:
+    """How the members from here on are packed. Raises NotAnArchive."""
+    start = window.position
+    beginning = window.peek(LOOK_BYTES)
+    packing = _by_magic(window, bytes(beginning[:8]))
+    if packing is not None:
+        packing.skip(window)
+        if packing.begins(window.peek(LOOK_BYTES)[:LOOK_BYTES]):
+            return packing
+        window.seek(start)
+    if start:
+        # Of a file that is damaged here, or was changed: what it is shows at its beginning.
+        window.seek(0)
+        packing = detect(window)
+        window.seek(start)
+        return packing
+    return _detect_damaged(bytes(window.peek(DAMAGED_START_BYTES)))
+
+
+def next_start(window: Window, packing: Packing) -> None:
+    """Go to the next member that holds a record, or to the end of the file."""
+    magic = re.compile(re.escape(packing.magic))
+    while seen := window.peek(SEARCH_BYTES):
+        found = magic.search(seen)
+        if found is None:
+            # What it is looked for may have begun.
+            window.skip(max(1, len(seen) - len(packing.magic) + 1))
+            continue
+        window.skip(found.start())
+        if packing.begins(window.peek(LOOK_BYTES)[:LOOK_BYTES]):
+            return
+        window.skip(1)
+
+
+def _by_magic(window: Window, beginning: bytes) -> Packing | None:
+    if beginning.startswith(Gzip.magic):
+        return Gzip()
+    if beginning.startswith(RECORD_BEGINS):
+        return Plain()
+    if beginning.startswith(Zstd.magic) or Zstd.no_data.match(beginning):
+        return Zstd(_dictionary(window))
+    return None
+
+
+def _detect_damaged(beginning: bytes) -> Packing:
+    """The first that is found in it."""
+    if not beginning:
+        raise NotAnArchive("the file is empty")
+    packings: list[Packing] = [Gzip(), Zstd(), Plain()]
+    found = [(at, packing) for packing in packings if (at := _first(beginning, packing)) >= 0]
+    if not found:
+        raise NotAnArchive("not a WARC file: no record begins in it")
+    return min(found, key=lambda one: one[0])[1]
+
+
+def _first(data: bytes, packing: Packing) -> int:
+    view = memoryview(data)
+    at = data.find(packing.magic)
+    while at >= 0 and not packing.begins(view[at : at + LOOK_BYTES]):
+        at = data.find(packing.magic, at + 1)
+    return at
+
+
+def _dictionary(window: Window) -> bytes:
+    """What all frames of the file were packed with: by convention its first frame, which is not
+    data, and may be packed itself. Empty for most."""
+    here = window.position
+    window.seek(0)
+    header = bytes(window.peek(8)[:8])
+    data = b""
+    if header[:4] == b"\x5d\x2a\x4d\x18":
+        length = int.from_bytes(header[4:8], "little")
+        if length > MAX_DICTIONARY_BYTES:
+            raise NotAnArchive(f"its dictionary has {length} bytes")
+        data = bytes(window.peek(8 + length)[8 : 8 + length])
+    window.seek(here)
+    if not data.startswith(Zstd.magic):
+        return data
+    try:
+        return zstd.ZstdDecompressor().decompress(data, MAX_DICTIONARY_BYTES)
+    except zstd.ZstdError as error:
+        raise NotAnArchive(f"its dictionary cannot be unpacked: {error}") from None
+
+
+def _gunzip() -> _Decompressor:
+    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+
+
+def _unpacks_to_record(
+    make: Callable[[], _Decompressor], errors: _Errors, beginning: memoryview
+) -> bool:
+    try:
+        return make().decompress(beginning, len(RECORD_BEGINS)).startswith(RECORD_BEGINS)
+    except errors:
+        return False

@@ -1,0 +1,292 @@
+"""An archive → its records, one after the other, and what of it could not be read.
+
+Of WARC files the responses, of WET files the texts (`conversion`), of WAT files what they tell of the
+responses (`metadata` in JSON). Everything else is passed over. A record whose digest is wrong is
+kept and says so: whether a page with a wrong byte is of use is for others to decide.
+
+Blocking; for a thread of its own. Digests are reckoned in a second one meanwhile: in the same they
+would take half as long again as to unpack and to decode.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fastwarc.warc import (
+    ArchiveIterator,
+    HeaderMap,
+    WarcRecord,
+    WarcRecordPayloadReader,
+    conversion,
+    metadata,
+    response,
+)
+
+from worker.warc.digests import Digest, Expected, Hashing, expected_digest, look_at
+from worker.warc.frames import Damaged, Frame, Packing, detect, next_start
+from worker.warc.payloads import parsed_head, unchunked
+from worker.warc.streams import ByteStream, Window
+
+KINDS = response | conversion | metadata
+WAT_TYPE = "application/json"
+BUFFER_BYTES = 64 * 1024
+# Of a record beyond what is kept of it.
+SKIP_BYTES = 1024 * 1024
+# The head of an HTTP answer, beyond which nobody looks for its end.
+MAX_HEAD_BYTES = 256 * 1024
+# Handed to the thread that reckons digests at a time, in bytes, and how often ahead.
+BATCH_BYTES = 1024 * 1024
+BATCHES_AHEAD = 2
+
+_HTTP = "application/http"
+_NO_HEAD: tuple[list[bytes], bytes] = ([], b"")
+_EMPTY_LINES = (b"\r\n", b"\n", b"")
+_NOT_ASCII = re.compile(rb"[^\x21-\x7e]")
+
+
+class Position(NamedTuple):
+    """Where to go on: the offset of a member, and how many of its records are done. A member has
+    one record, except in files that were packed as a whole."""
+
+    offset: int = 0
+    skip: int = 0
+
+
+@dataclass(slots=True)
+class ArchivedRecord:
+    """`head` is the status line and headers of an HTTP answer, empty for all else; `status` is 0
+    then. `body` is as it was sent, up to a limit; `length` is all of it. `url` is escaped where it
+    is not ASCII. `digest` is as the file says it; `after` is where the next record begins."""
+
+    at: Position
+    after: Position
+    kind: str
+    id: str
+    url: str
+    date: str
+    ip: str
+    status: int
+    content_type: str
+    transfer_encoding: str
+    content_encoding: str
+    robots_tag: str
+    head: bytes
+    body: bytes
+    length: int
+    is_truncated: bool
+    digest: str
+    digest_state: Digest = Digest.NONE
+
+
+@dataclass(slots=True, frozen=True)
+class Damage:
+    """Bytes from which no record was read. A new record begins at `end`, or the file ends."""
+
+    offset: int
+    end: int
+    reason: str
+
+
+Item = ArchivedRecord | Damage
+
+
+def read_archive(stream: ByteStream, start: Position, max_body_bytes: int) -> Iterator[Item]:
+    """Raises NotAnArchive, and what the stream raises."""
+    with ThreadPoolExecutor(1, thread_name_prefix="digests") as thread:
+        yield from _with_digests(_Reading(stream, start, max_body_bytes).items(), thread)
+
+
+class _Unchecked(NamedTuple):
+    """A record whose digest is still to be reckoned."""
+
+    record: ArchivedRecord
+    expected: Expected
+
+
+def _with_digests(items: Iterator[_Unchecked | Item], thread: ThreadPoolExecutor) -> Iterator[Item]:
+    """In the same order."""
+    under_way: deque[Future[list[Item]]] = deque()
+    batch: list[_Unchecked | Item] = []
+    size = 0
+    for item in items:
+        batch.append(item)
+        size += len(item.record.body) if isinstance(item, _Unchecked) else 0
+        if size >= BATCH_BYTES:
+            under_way.append(thread.submit(_check, batch))
+            batch, size = [], 0
+            if len(under_way) > BATCHES_AHEAD:
+                yield from under_way.popleft().result()
+    for done in under_way:
+        yield from done.result()
+    yield from _check(batch)
+
+
+def _check(batch: list[_Unchecked | Item]) -> list[Item]:
+    checked: list[Item] = []
+    for item in batch:
+        if isinstance(item, _Unchecked):
+            record, expected = item
+            record.digest_state = look_at(expected, record.head, record.body, unchunked)
+            checked.append(record)
+        else:
+            checked.append(item)
+    return checked
+
+
+class _Reading:
+    """State: the window on the file."""
+
+    def __init__(self, stream: ByteStream, start: Position, max_body_bytes: int) -> None:
+        self._window = Window(stream, start.offset)
+        self._start = start
+        self._max_body_bytes = max_body_bytes
+
+    def items(self) -> Iterator[_Unchecked | Item]:
+        window = self._window
+        if self._start.offset and not window.peek(1):
+            # The last chunk ended with the file.
+            return
+        packing = detect(window)
+        skip = self._start.skip
+        while True:
+            packing.skip(window)
+            offset = window.position
+            if not window.peek(1):
+                return
+            try:
+                yield from self._records(packing.frame(window), offset, skip)
+            except Damaged as damaged:
+                yield self._past(packing, offset, str(damaged))
+            skip = 0
+
+    def _past(self, packing: Packing, offset: int, reason: str) -> Damage:
+        """Its length may be what is wrong, so the next one is looked for from its beginning on."""
+        self._window.seek(offset + 1)
+        next_start(self._window, packing)
+        return Damage(offset, self._window.position, reason)
+
+    def _records(self, frame: Frame, offset: int, skip: int) -> Iterator[_Unchecked | Item]:
+        """A record is known to be whole when what follows it is: it is held back until then."""
+        held: _Unchecked | ArchivedRecord | None = None
+        number = 0
+        try:
+            archive = ArchiveIterator(
+                frame, KINDS, parse_http=False, stream_detect=False, buffer_size=BUFFER_BYTES
+            )
+            for record in archive:
+                number += 1
+                if held is not None:
+                    yield held
+                    held = None
+                if number > skip and _is_wanted(record):
+                    held = self._made(record, Position(offset, number - 1))
+        except OSError as error:
+            # FastWARC's; what a stream raises is none.
+            raise Damaged(str(error)) from None
+        frame.finish()
+        if held is not None:
+            whole = held.record if isinstance(held, _Unchecked) else held
+            whole.after = Position(self._window.position)
+            yield held
+
+    def _made(self, record: WarcRecord, at: Position) -> _Unchecked | ArchivedRecord:
+        headers = _by_name(record.headers)
+        content_type = headers.get(b"content-type", b"").decode("latin-1")
+        lines, body = _http_head(record.reader) if content_type.startswith(_HTTP) else _NO_HEAD
+        http, status = parsed_head(lines)
+        head = b"".join(lines)
+        length = record.content_length - len(head)
+        # No more than there is: a buffer of so many bytes is made and cleared first.
+        body += record.reader.read(min(length, self._max_body_bytes) - len(body))
+        block_digest = headers.get(b"warc-block-digest", b"").decode("latin-1")
+        payload_digest = headers.get(b"warc-payload-digest", b"").decode("latin-1")
+        expected = expected_digest(block_digest, payload_digest)
+        digest_state = Digest.NONE
+        if length > len(body):
+            digest_state = _read_on(record.reader, expected, head, body, length)
+            expected = None
+        made = ArchivedRecord(
+            at=at,
+            after=Position(at.offset, at.skip + 1),
+            kind=headers.get(b"warc-type", b"").decode("latin-1"),
+            id=_id_of(headers.get(b"warc-record-id", b"")),
+            url=_url_of(headers.get(b"warc-target-uri", b"")),
+            date=headers.get(b"warc-date", b"").decode("latin-1"),
+            ip=headers.get(b"warc-ip-address", b"").decode("latin-1"),
+            status=status,
+            content_type=http.get(b"content-type", b"").decode("latin-1") if head else content_type,
+            transfer_encoding=http.get(b"transfer-encoding", b"").decode("latin-1"),
+            content_encoding=http.get(b"content-encoding", b"").decode("latin-1"),
+            robots_tag=http.get(b"x-robots-tag", b"").decode("latin-1"),
+            head=head,
+            body=body,
+            length=length,
+            is_truncated=length > len(body) or b"warc-truncated" in headers,
+            digest=payload_digest or block_digest,
+            digest_state=digest_state,
+        )
+        return made if expected is None else _Unchecked(made, expected)
+
+
+def _is_wanted(record: WarcRecord) -> bool:
+    if record.record_type != metadata:
+        return True
+    return (record.headers.get("Content-Type") or "").startswith(WAT_TYPE)
+
+
+def _by_name(headers: HeaderMap) -> dict[bytes, bytes]:
+    """All at once: to ask for one takes as long as to get all of them. Of several of one name the
+    last."""
+    return {name.lower(): value for name, value in headers.items_bytes()}
+
+
+def _http_head(reader: WarcRecordPayloadReader) -> tuple[list[bytes], bytes]:
+    """The lines of status and headers, with the empty one at their end; or else what was read in
+    vain, for the body."""
+    line = reader.readline()
+    if not line.startswith(b"HTTP/"):
+        return [], line
+    lines = [line]
+    size = len(line)
+    while line not in _EMPTY_LINES:
+        if size > MAX_HEAD_BYTES:
+            return [], b"".join(lines)
+        line = reader.readline()
+        lines.append(line)
+        size += len(line)
+    return lines, b""
+
+
+def _read_on(
+    reader: WarcRecordPayloadReader,
+    expected: Expected | None,
+    head: bytes,
+    body: bytes,
+    length: int,
+) -> Digest:
+    """Past what is not kept of a record. Raises Damaged when it is shorter than it says."""
+    hashing = None if expected is None else Hashing(expected, head)
+    left = length
+    piece = body
+    while piece:
+        left -= len(piece)
+        if hashing is not None:
+            hashing.feed(piece)
+        piece = reader.read(min(left, SKIP_BYTES))
+    if left:
+        raise Damaged("it is shorter than it says")
+    return Digest.NONE if hashing is None else hashing.state()
+
+
+def _id_of(raw: bytes) -> str:
+    return _url_of(raw)
+
+
+def _url_of(raw: bytes) -> str:
+    """As it is, if it is ASCII; else UTF-8 or whatever it is, escaped byte by byte. Some tools put
+    it in angle brackets."""
+    raw = raw.strip().removeprefix(b"<").removesuffix(b">")
+    return _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], raw).decode("ascii")
