@@ -18,7 +18,6 @@ from devservers.processes import StartError
 from loadtest.crawl_cells import NATIVE_PROFILE, OURS, PYTHON_PROFILE, CrawlCell
 from loadtest.crawl_figures import (
     Visited,
-    check_counters,
     check_coverage,
     manners,
     steady_means,
@@ -30,7 +29,7 @@ from loadtest.crawl_profiles import (
     python_profile,
     python_settings,
 )
-from loadtest.crawl_run import Beside, Crawled, crawl_service
+from loadtest.crawl_run import Beside, Crawled, check_perfect, crawl_service
 from loadtest.lab import RunError
 from loadtest.politeness import NS, judge
 from loadtest.synthetic_web import SyntheticWeb
@@ -134,13 +133,7 @@ def _crawled(
     """Raises RunError unless all was as a perfect crawl has it."""
     with crawl_service(web, cell, directory, settings) as service:
         crawled = service.crawl(web, beside)
-    visits = web.ledger()
-    check_coverage(coverage(web.perfect_crawl(), visits))
-    verdict = judge(visits, delay_s=0.0)
-    if not verdict.is_polite:
-        raise RunError(f"not polite: {verdict}")
-    check_counters(crawled.counters, web.counts())
-    return crawled, Visited.of(visits)
+    return crawled, check_perfect(web, crawled)
 
 
 def _origin_values(web: SyntheticWeb) -> Values:

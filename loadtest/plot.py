@@ -27,6 +27,10 @@ COLOURS = {
     "asgi": "#1a9e96",
     "pushb": "#9a7d0a",
     "scrapy": "#c2571a",
+    "parallel": "#1f6feb",
+    "sequential": "#c2571a",
+    "with": "#1f6feb",
+    "without": "#1a9e96",
     "colly": "#1a9e96",
 }
 INK, FAINT, GRID = "#1f2328", "#59636e", "#e4e7eb"

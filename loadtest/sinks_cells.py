@@ -13,6 +13,8 @@ LINKS = 30
 BATCHES = 20
 # Connections are made, tables and indices are there, and servers have seen such a batch.
 WARM_UP_BATCHES = 5
+# Before each batch: servers finish what the one before it has left them to do.
+REST_S = 0.1
 PLAIN_PAGES = 5000
 TLS_PAGES = 2000
 

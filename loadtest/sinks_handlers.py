@@ -12,12 +12,14 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import uvloop
 
 from loadtest.sinks_cells import (
     LINKS,
     RECORDS,
+    REST_S,
     SEQUENTIAL,
     SLEEPING,
     WARM_UP_BATCHES,
@@ -136,8 +138,9 @@ def _make(urls: Sequence[str]) -> list[Sink]:
 async def _write_all(sides: Sequence[Side], batches: int) -> None:
     for number in range(batches):
         batch = make_batch(number)
-        turn = number % len(sides)
-        for side in (*sides[turn:], *sides[:turn]):
+        # Not in a fixed or rotated order: each would always have the same one before it.
+        for side in Random(number).sample(sides, len(sides)):
+            await asyncio.sleep(REST_S)
             await side.write(batch)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import asyncpg
 import obstore.exceptions
+import pyarrow
 
 from devservers.processes import StartError
 from loadtest.lab import RunError
@@ -20,8 +21,10 @@ TROUBLES = (
     StartError,
     OSError,
     subprocess.TimeoutExpired,
+    asyncpg.InterfaceError,
     asyncpg.PostgresError,
     obstore.exceptions.BaseError,
+    pyarrow.ArrowException,
 )
 
 

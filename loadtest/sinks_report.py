@@ -19,6 +19,7 @@ from loadtest.sinks_cells import (
     MADE_UP,
     PARALLEL,
     RECORDS,
+    REST_S,
     SEQUENTIAL,
     SERVERS,
     WARM_UP_BATCHES,
@@ -59,10 +60,10 @@ BATCH_TEXT = (
     f"A batch is {RECORDS} records of pages with {LINKS} links each, handed to the sinks of a "
     "worker (`worker.sinks`) in a process of its own. Measured is the time from handing it over "
     "until every sink has said that it is durable; nothing is gathered before "
-    "(`SINKS_DELAY_S=0`). The sides take turns batch by batch, in an order that rotates, all with "
-    f"the same records, and each with places of its own. The first {WARM_UP_BATCHES} batches of "
-    "each do not count. A round's time is the median of its batches. *All three at once* is "
-    "`SINKS_PARALLEL=true`, the default; "
+    "(`SINKS_DELAY_S=0`). The sides take turns batch by batch, in an order that changes by chance "
+    f"and with {REST_S:g} s of rest between two, all with the same records, and each with places "
+    f"of its own. The first {WARM_UP_BATCHES} batches of each do not count. A round's time is the "
+    "median of its batches. *All three at once* is `SINKS_PARALLEL=true`, the default; "
     "*one after the other* is `SINKS_PARALLEL=false`. A round counts only if no write had to be "
     "repeated, and if every place has every record exactly once when it is read back.",
 )
@@ -209,9 +210,11 @@ def print_sinks_report(console: Console, report: SinksReport) -> None:
     for cell in report.cells:
         columns, rows = _shown(report, cell)
         table = Table(title=cell.title, title_justify="left", box=None, pad_edge=False)
-        # What fits on a terminal of 80 columns: medians.
-        for index, column in enumerate(columns[:5]):
-            table.add_column(column, justify="right" if index else "left")
+        # What fits on a terminal of 80 columns.
+        for index, column in enumerate(("median", *columns[1:5])):
+            table.add_column(
+                column, justify="right" if index else "left", no_wrap=not index, min_width=9
+            )
         for row in rows:
             table.add_row(*(word.partition(" (")[0] for word in row[:5]))
         console.print(table, "")

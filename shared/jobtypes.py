@@ -11,8 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from shared.jobs import DEFAULT_QUEUE, DEFAULT_RESERVE_FOR_S, DEFAULT_RETRY
 from shared.urls import FETCH_QUEUE, parse_url, shard_queue
+from shared.warc_places import parse_destination, parse_source
 
 PARSE_QUEUE = "parse"
+WARC_QUEUE = "warc"
+EXPORT_QUEUE = "export"
 
 
 class Arguments(BaseModel):
@@ -55,6 +58,42 @@ class ParseArguments(Arguments):
     fetched_at: str
 
 
+class WarcArguments(Arguments):
+    """Decode a part of a WARC or WAT file from an offset on: its pages become `parse_pages` jobs,
+    and the rest of it another job like this one. `skip` is of use in files that were packed as a
+    whole only: how many records of the member at the offset are done."""
+
+    source: str = Field(examples=["https://data.example.com/crawl.warc.gz", "s3://bucket/key"])
+    offset: int = Field(default=0, ge=0)
+    skip: int = Field(default=0, ge=0)
+
+    @field_validator("source")
+    @classmethod
+    def _is_a_source(cls, source: str) -> str:
+        parse_source(source)
+        return source
+
+
+class ExportArguments(Arguments):
+    """Write the records of a WARC, WAT or WET file to one Parquet file in a directory or under a
+    prefix of S3; its name follows from that of the source."""
+
+    source: str = Field(examples=["https://data.example.com/crawl.warc.gz", "s3://bucket/key"])
+    destination: str = Field(examples=["s3://bucket/tables", "tables"])
+
+    @field_validator("source")
+    @classmethod
+    def _is_a_source(cls, source: str) -> str:
+        parse_source(source)
+        return source
+
+    @field_validator("destination")
+    @classmethod
+    def _is_a_destination(cls, destination: str) -> str:
+        parse_destination(destination)
+        return destination
+
+
 @dataclass(slots=True, frozen=True)
 class JobType:
     """`queues` are those from which it is consumed, in the notation of WORKER_QUEUES; `queue_of`
@@ -91,5 +130,16 @@ JOB_TYPES = {
             reserve_for_s=300,
         ),
         JobType("parse", ParseArguments, PARSE_QUEUE, _always(PARSE_QUEUE), reserve_for_s=300),
+        # A source that cannot be reached is tried for two hours.
+        JobType("warc", WarcArguments, WARC_QUEUE, _always(WARC_QUEUE), retry=8),
+        JobType(
+            "export",
+            ExportArguments,
+            EXPORT_QUEUE,
+            _always(EXPORT_QUEUE),
+            retry=8,
+            # A gigabyte takes seconds, over a slow line many minutes.
+            reserve_for_s=3600,
+        ),
     )
 }

@@ -47,7 +47,10 @@ class ObjectAt:
         return f"s3://{self.bucket}/{self.key}"
 
 
-def parse_source(text: str) -> FileAt | UrlAt | ObjectAt:
+Place = FileAt | UrlAt | ObjectAt
+
+
+def parse_source(text: str) -> Place:
     """Raises InvalidPlace, or InvalidUrl."""
     place = _parsed(text)
     if isinstance(place, ObjectAt) and not place.key:
@@ -63,7 +66,7 @@ def parse_destination(text: str) -> FileAt | ObjectAt:
     return place
 
 
-def _parsed(text: str) -> FileAt | UrlAt | ObjectAt:
+def _parsed(text: str) -> Place:
     if not text or len(text) > MAX_PLACE_LENGTH or _CONTROL.search(text):
         raise InvalidPlace(f"no path and no URL of 1 to {MAX_PLACE_LENGTH} characters")
     found = _SCHEME.match(text)

@@ -6,7 +6,7 @@ import importlib
 from shared.settings import Settings
 
 # What a worker reads.
-SECTIONS = ("faktory", "worker", "crawl", "fetch", "allow", "sinks", "pressure", "stages")
+SECTIONS = ("faktory", "worker", "crawl", "fetch", "allow", "sinks", "warc", "pressure", "stages")
 
 _settings: Settings | None = None
 

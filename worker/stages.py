@@ -20,7 +20,10 @@ MOST_SLOTS = 100_000
 # The processes of a service that names no stages; its stage when it names its queues instead.
 DEFAULT_GROUP = "worker"
 # What the job types that come with us fill with their children.
-FED_QUEUES = {"fetch": PARSE_QUEUE, "crawl": PARSE_QUEUE}
+FED_QUEUES = {"fetch": PARSE_QUEUE, "crawl": PARSE_QUEUE, "warc": PARSE_QUEUE}
+# Slots that a stage uses in one process unless the settings say otherwise: each of these jobs has a
+# thread that computes, and megabytes in hand. More of them at a time would only take turns.
+CAPS = {"warc": 4, "export": 2}
 # The stage of a process that owns shards: its queues are those of the shards that it has.
 CRAWL_STAGE = "crawl"
 # Stages that fetch pages and leave all else to others.
@@ -130,7 +133,7 @@ def _choose(
                 f"WORKER_STAGES: no job type {name!r} is registered here (there are: "
                 f"{', '.join(sorted(known))}); does WORKER_HANDLERS name its module?"
             )
-    return [Stage(name, known[name], feeds=FED_QUEUES.get(name, "")) for name in names]
+    return [_stage(name, known[name]) for name in names]
 
 
 def _stages_of_queues(queues_by_type: Mapping[str, str]) -> list[Stage]:
@@ -138,8 +141,12 @@ def _stages_of_queues(queues_by_type: Mapping[str, str]) -> list[Stage]:
     stages: dict[str, Stage] = {}
     for jobtype, queue in sorted(queues_by_type.items()):
         name = _NAMED_BY_QUEUE.get(queue, jobtype)
-        stages.setdefault(queue, Stage(name, queue, feeds=FED_QUEUES.get(name, "")))
+        stages.setdefault(queue, _stage(name, queue))
     return list(stages.values())
+
+
+def _stage(name: str, queues: str) -> Stage:
+    return Stage(name, queues, cap=CAPS.get(name, MOST_SLOTS), feeds=FED_QUEUES.get(name, ""))
 
 
 def _with_options(stage: Stage, options: StageOptions | None) -> Stage:

@@ -1,11 +1,11 @@
 """What the parts of a crawl tell each other through the broker. Pure.
 
-`parse_pages` takes fetched pages to the parse stage. All else goes to the queue of a shard,
-`crawl.07`, and is read by the owner of that shard.
+`parse_pages` takes fetched pages to the parse stage, those of archives, too. All else goes to the
+queue of a shard, `crawl.07`, and is read by the owner of that shard.
 """
 
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,9 +17,18 @@ ALL_CRAWL_QUEUES = f"{CRAWL_QUEUE}.*"
 PARSE_PAGES = "parse_pages"
 PARSED = "parsed"
 LINKS = "links"
+# Of a page that comes from no crawl: where it has its number, and where its links would go.
+NO_CRAWL = 0
+NO_ANSWER = ""
+# Of one job with pages: what is parsed in some 20 ms.
+PAGES_OF_JOB = 16
+BYTES_OF_JOB = 256 * 1024
 RETRY = 25
 # All are done in milliseconds.
 RESERVE_FOR_S = 120
+
+
+T = TypeVar("T")
 
 
 class Message(BaseModel):
@@ -30,8 +39,9 @@ class Message(BaseModel):
 
 
 class FetchedPage(NamedTuple):
-    """A page of a crawl. `visit` names this fetch of it, and its record; `key` is hexadecimal;
-    `robots_tag` is the header X-Robots-Tag of the answer; `body` as worker.bodies packs it."""
+    """A page of a crawl, or of NO_CRAWL. `visit` names this fetch of it, and its record; `key` is
+    hexadecimal; `robots_tag` is the header X-Robots-Tag of the answer; `body` as worker.bodies
+    packs it."""
 
     visit: str
     crawl: int
@@ -48,7 +58,8 @@ class FetchedPage(NamedTuple):
 
 
 class PagesMessage(Message):
-    """Pages that one process has fetched; what is found in them goes to the queue `answer_to`."""
+    """Pages that one process has fetched; what is found in them goes to the queue `answer_to`, or
+    nowhere for NO_ANSWER."""
 
     answer_to: str
     pages: list[FetchedPage]
@@ -108,6 +119,20 @@ def crawl_queue(shard: int, shards: int) -> str:
 
 def crawl_queues(shards: int) -> list[str]:
     return [crawl_queue(shard, shards) for shard in range(shards)]
+
+
+def in_jobs(pages: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Pages that are to travel together, in their order. `size_of` is in bytes, as packed."""
+    together: list[T] = []
+    size = 0
+    for page in pages:
+        size += (of_page := size_of(page))
+        if together and (len(together) == PAGES_OF_JOB or size > BYTES_OF_JOB):
+            yield together
+            together, size = [], of_page
+        together.append(page)
+    if together:
+        yield together
 
 
 def pages_job(message: PagesMessage, queue: str, jid: str) -> Job:

@@ -18,6 +18,7 @@ from shared.settings.sections import (
     Settings,
     SinksSettings,
     StageSettings,
+    WarcSettings,
     WorkerSettings,
 )
 
@@ -37,6 +38,7 @@ __all__ = [
     "Settings",
     "SinksSettings",
     "StageSettings",
+    "WarcSettings",
     "WorkerSettings",
     "host_and_port",
     "is_loopback",

@@ -375,6 +375,16 @@ class SinksSettings(Section):
         return urls
 
 
+class WarcSettings(Section):
+    """WARC files that jobs name, and exports of them."""
+
+    files: OptionalPath = Field(
+        default=None,
+        description="directory below which local WARC files and exports may lie; none: no local "
+        "files",
+    )
+
+
 class PressureSettings(Section):
     """How full the queue that a stage fills may become before that stage is slowed."""
 
@@ -437,6 +447,7 @@ class Settings(Section):
     allow: AllowSettings = AllowSettings()
     crawl: CrawlSettings = CrawlSettings()
     sinks: SinksSettings = SinksSettings()
+    warc: WarcSettings = WarcSettings()
     pressure: PressureSettings = PressureSettings()
     # By the name of the stage; in the YAML file only.
     stages: Mapping[str, StageSettings] = {}

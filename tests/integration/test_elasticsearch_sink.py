@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from aiohttp import ClientError
 
 import devservers.elasticsearch
 from devservers import ElasticsearchServer, Toxiproxy
@@ -161,13 +162,12 @@ async def test_the_log_of_an_index_is_synced_with_every_request(
 
 
 async def test_records_arrive_as_json(sink: ElasticsearchSink, indices: Indices):
-    bodies: list[Any] = [{"a": {"b": [1, 2]}, "when": "2026-11-17"}, [1, 2], "text", None]
+    bodies: list[Any] = [{"a": {"b": [1, 2]}, "when": "2026-11-17"}, ["a", "b"], "text", None]
     await sink.write([PlainRecord(str(number), body) for number, body in enumerate(bodies)])
     # What is no object is told from those that are: an index knows a field in one way only.
     assert [source["body"] for _, source in sorted(indices.sources("records").items())] == [
         bodies[0],
-        *({"value": body} for body in bodies[1:3]),
-        {"value": None},
+        *({"value": body} for body in bodies[1:]),
     ]
 
 
@@ -358,7 +358,7 @@ async def test_documents_outlive_a_server_that_is_killed(
 ):
     await own_sink.write([page(1)])
     own_server.kill()
-    with pytest.raises((OSError, sink_module.ClientError)):
+    with pytest.raises((OSError, ClientError)):
         await own_sink.write([page(1), page(2)])
     await asyncio.to_thread(own_server.start)
     await written(own_sink, [page(1), page(2)])
@@ -400,7 +400,7 @@ async def test_an_answer_that_was_lost_makes_no_second_document(
     await until(is_there)
     await asyncio.to_thread(proxy.cut)
     proxy.remove_toxics()
-    with pytest.raises(sink_module.ClientError):
+    with pytest.raises(ClientError):
         await write
     await sink.write([page(1), page(2), page(3)])
     assert indices.ids() == [page(1).id, page(2).id, page(3).id]

@@ -473,8 +473,8 @@ async def test_a_schema_that_is_not_there_is_told(postgres: PostgresServer):
 async def test_a_user_who_may_not_create_tables_is_told(postgres: PostgresServer, schema: str):
     guest = await a_guest(postgres, schema)
     assert (await refusal(guest)).endswith(
-        f"permission denied for schema {schema}: let the user create tables and temporary tables, "
-        "or make the tables for it"
+        f"permission denied for schema {schema}: let the user create tables, "
+        "or make pages, records and edges for it"
     )
 
 

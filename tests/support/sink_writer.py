@@ -2,8 +2,8 @@
 
 `python -m tests.support.sink_writer steps KIND URL DIRECTORY` runs the same few batches again and
 again, each time in another directory: the first run is killed before its first step, the second
-before its second, and so on, until one gets through. Each is followed by one that writes what was
-not acknowledged and is not killed.
+before its second, and so on, until one gets through. Each is followed by two that are not killed:
+one that only opens and closes the sink, and one that writes what was not acknowledged.
 
 `python -m tests.support.sink_writer moments KIND URL RECORDS KILLS SEED` writes that many records
 in an order of its own, and is killed and started again that often.
@@ -129,12 +129,16 @@ def die_at_each_step(kind: str, url: str, base: Path) -> None:
             asyncio.run(write(KINDS[kind].make(place), kind, BATCHES, log))
 
         def second(place: str = place, log: Path = log) -> None:
+            asyncio.run(write(KINDS[kind].make(place), kind, [], log))
+
+        def third(place: str = place, log: Path = log) -> None:
             done = acknowledged(log)
             left = [[number for number in batch if number not in done] for batch in BATCHES]
             asyncio.run(write(KINDS[kind].make(place), kind, left, log))
 
         has_ended = ended(in_a_fork(first))
         ended(in_a_fork(second))
+        ended(in_a_fork(third))
         if has_ended:
             return
 

@@ -11,14 +11,16 @@ from shared.jobs import MAX_RESERVE_FOR_S, check_queue_name
 from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, FetchArguments, ParseArguments
 from shared.urls import shard_queue, shard_queues
 from worker.context import JobContext
-from worker.handlers import add, fetch, parse
+from worker.handlers import add, export, fetch, parse, warc
 from worker.queues import QueueOrder
 from worker.registry import REGISTRY
 
 HANDLERS: dict[str, Callable[..., Any]] = {
     "add": add.add,
+    "export": export.export,
     "fetch": fetch.fetch,
     "parse": parse.parse,
+    "warc": warc.warc,
 }
 
 
@@ -58,7 +60,14 @@ def test_a_fetch_is_queued_by_its_domain_and_a_parse_with_all_others():
 
 
 @pytest.mark.parametrize(
-    ("name", "queues"), [("add", "default"), ("fetch", "fetch.*"), ("parse", "parse")]
+    ("name", "queues"),
+    [
+        ("add", "default"),
+        ("fetch", "fetch.*"),
+        ("parse", "parse"),
+        ("warc", "warc"),
+        ("export", "export"),
+    ],
 )
 def test_a_type_is_consumed_from_the_queues_that_it_is_put_into(name, queues):
     kind = JOB_TYPES[name]
@@ -78,6 +87,24 @@ def test_arguments_are_a_list_in_declared_order_whatever_order_they_are_given_in
         url="a",
     )
     assert given.to_list() == ["a", "b", 3, "d", "e", True, "g"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("warc", {"source": ""}, "no path"),
+        ("warc", {"source": "ftp://example.com/a.warc.gz"}, "ftp:// is not known"),
+        ("warc", {"source": "s3://bucket"}, "a bucket and a key"),
+        ("warc", {"source": "s3://b/../x"}, "name of a bucket"),
+        ("warc", {"source": "http://user:pw@example.com/"}, "credentials"),
+        ("warc", {"source": "a.warc", "offset": -1}, "greater than or equal to 0"),
+        ("export", {"source": "a.warc", "destination": "https://example.com/"}, "HTTP URL"),
+        ("export", {"source": "a.warc", "destination": "s3://bucket/a/../b"}, "no part of a key"),
+    ],
+)
+def test_places_that_are_none_are_refused(name, arguments, says):
+    with pytest.raises(ValidationError, match=says):
+        JOB_TYPES[name].arguments.model_validate(arguments)
 
 
 @pytest.mark.parametrize("name", JOB_TYPES)

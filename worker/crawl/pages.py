@@ -5,18 +5,15 @@ parses it, and here when its answer comes.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
-from shared.crawl.messages import FetchedPage, PagesMessage, pages_job
+from shared.crawl.messages import FetchedPage, PagesMessage, in_jobs, pages_job
 from shared.jobs import new_jid
 from shared.jobtypes import PARSE_QUEUE
 from worker.stage_services import Push
 
 GATHER_S = 0.02
-# Of one job: what is parsed in some 20 ms.
-PAGES_OF_JOB = 16
-BYTES_OF_JOB = 256 * 1024
 # Of one push, roughly: a broker takes lines of some megabytes.
 MOST_BYTES = 4 * 1024 * 1024
 
@@ -70,7 +67,7 @@ class PagePusher:
                 PARSE_QUEUE,
                 new_jid(),
             )
-            for together in _in_jobs(waiting)
+            for together in in_jobs(waiting, lambda one: len(one.page.body))
         ]
         try:
             await self._push(jobs)
@@ -82,15 +79,3 @@ class PagePusher:
             for one in waiting:
                 if not one.pushed.done():
                     one.pushed.set_result(None)
-
-
-def _in_jobs(waiting: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
-    together: list[_Waiting] = []
-    size = 0
-    for one in waiting:
-        size += len(one.page.body)
-        if together and (len(together) == PAGES_OF_JOB or size > BYTES_OF_JOB):
-            yield together
-            together, size = [], len(one.page.body)
-        together.append(one)
-    yield together

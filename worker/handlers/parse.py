@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 
 from shared.crawl.messages import (
+    NO_ANSWER,
+    NO_CRAWL,
     PARSE_PAGES,
     FetchedPage,
     PagesMessage,
@@ -79,6 +81,8 @@ async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobCont
         parsed.append(_parse_page(page, context))
         # Others have their turn between two pages.
         await asyncio.sleep(0)
+    if answer_to == NO_ANSWER:
+        return
     for number, together in enumerate(_in_messages(parsed)):
         message = ParsedMessage.model_construct(pages=together)
         context.push(parsed_job(message, answer_to, f"{parsed_id(context.id)}.{number}"))
@@ -106,7 +110,8 @@ def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
         problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
     else:
         header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
-        if context.can_emit(PageRecord):
+        # A page of no crawl has nothing but its record: without a place for it the job fails.
+        if page.crawl == NO_CRAWL or context.can_emit(PageRecord):
             context.emit(_record(page, said, header))
         links = _to_follow(page, said, header)
     return ParsedPage(page.crawl, page.key, page.url, page.depth, links, problem)
@@ -121,6 +126,7 @@ def _extract(body: str, content_type: str, url: str, max_links: int) -> Extract:
 def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageRecord:
     """Who asks not to be indexed has no title in it."""
     is_indexable = not (said.robots.noindex or header.noindex)
+    is_of_crawl = page.crawl != NO_CRAWL
     return PageRecord(
         id=page.visit,
         url=page.url,
@@ -132,9 +138,9 @@ def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageR
         links=said.links[:MAX_LINKS],
         is_truncated=page.is_truncated,
         fetched_at=page.fetched_at,
-        crawl=page.crawl,
-        visit=FIRST_VISIT,
-        depth=page.depth,
+        crawl=page.crawl if is_of_crawl else None,
+        visit=FIRST_VISIT if is_of_crawl else None,
+        depth=page.depth if is_of_crawl else None,
         is_indexable=is_indexable,
     )
 

@@ -1,10 +1,11 @@
 """Records as documents of Elasticsearch: the indices `<index>-pages` and `<index>-records`.
 
 By plain HTTP, because version 9 of the official client refuses servers of version 8; this works
-with 7 to 9 and with OpenSearch. A document has the id of its record, so a repeat makes no second one.
+with 7 to 9 and with OpenSearch. A document has the id of its record: a repeat makes no second one.
 """
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote
 
 import orjson
-from aiohttp import BasicAuth, ClientSession, ClientTimeout
+from aiohttp import ClientSession, ClientTimeout
 
 from shared.errors import ConfigError
 from worker.records import PageRecord, PlainRecord, Record
@@ -83,7 +84,10 @@ class ElasticsearchSink:
         self.name = place.name
         scheme = "https" if place.scheme.endswith("+https") else "http"
         self._base = f"{scheme}://{place.places}"
-        self._login = BasicAuth(place.user, place.password, "utf-8") if place.user else None
+        self._headers = dict(HEADERS)
+        if place.user:
+            login = b64encode(f"{place.user}:{place.password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {login}"
         self._indices = indices_of(place.path)
         self._session: ClientSession | None = None
         self._has_indices = False
@@ -184,8 +188,7 @@ class ElasticsearchSink:
         """The status, and the answer if it is JSON."""
         if self._session is None:
             self._session = ClientSession(
-                auth=self._login,
-                headers=HEADERS,
+                headers=self._headers,
                 timeout=ClientTimeout(total=COMMAND_S, connect=CONNECT_S),
             )
         try:

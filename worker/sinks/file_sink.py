@@ -33,7 +33,8 @@ class Keeper(Protocol):
 
 
 class FileSink:
-    """A `Sink`. State: two threads, one that writes and one that publishes, and what each has open.
+    """A `Sink`. State: two threads, one that writes and one that publishes, what each has open, and
+    the last trouble with publishing.
 
     `make_writer` and `make_keeper` run in these threads; each has a connection of its own."""
 
@@ -55,7 +56,8 @@ class FileSink:
         self._housekeeping: asyncio.Task[None] | None = None
         self._is_something_complete = asyncio.Event()
         self._closing = asyncio.Event()
-        self._troubles_told_at: dict[str, float] = {}
+        self._trouble = ""
+        self._told_at = -TELL_EVERY_S
         self._log = get_logger("sink").bind(sink=name)
 
     async def open(self) -> None:
@@ -80,9 +82,9 @@ class FileSink:
         """Publish what is there. What cannot be published now waits for the next start."""
         self._closing.set()
         self._is_something_complete.set()
-        if self._housekeeping is not None:
-            await self._housekeeping
         try:
+            if self._housekeeping is not None:
+                await self._housekeeping
             if self._writer is not None:
                 await _in(self._writing, self._writer.finish)
                 await _in(self._writing, self._writer.close)
@@ -115,6 +117,7 @@ class FileSink:
                 await _wait(self._closing, backoff.next_delay_s())
             else:
                 backoff.reset()
+                self._tell_end_of_trouble()
                 await _wait(self._is_something_complete, SWEEP_EVERY_S)
 
     async def _sweep(self) -> None:
@@ -133,13 +136,16 @@ class FileSink:
             )
 
     def _tell(self, error: Exception) -> None:
-        now = time.monotonic()
-        trouble = type(error).__name__
-        if now - self._troubles_told_at.get(trouble, -TELL_EVERY_S) >= TELL_EVERY_S:
-            self._troubles_told_at[trouble] = now
-            self._log.error(
-                "files that are complete cannot be published yet", reason=str(error) or trouble
-            )
+        trouble, now = str(error) or type(error).__name__, time.monotonic()
+        if trouble != self._trouble or now - self._told_at >= TELL_EVERY_S:
+            self._log.error("files that are complete cannot be published yet", reason=trouble)
+            self._told_at = now
+        self._trouble = trouble
+
+    def _tell_end_of_trouble(self) -> None:
+        if self._trouble:
+            self._log.info("files are published again")
+            self._trouble = ""
 
 
 async def _in(

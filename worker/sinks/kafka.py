@@ -101,10 +101,14 @@ class KafkaSink:
         try:
             known = producer.list_topics(timeout=CONNECT_S).topics
             self._make_topics([topic for topic in self._topics.all if topic not in known])
+            self._producer = producer
         except KafkaException as error:
             producer.poll(0)
             self._raise(error.args[0])
-        self._producer = producer
+        finally:
+            if self._producer is None:
+                # Here, not when the loop's thread lets go of it: this waits for threads to end.
+                producer.close()
         return producer
 
     def _make_topics(self, missing: list[str]) -> None:

@@ -45,6 +45,11 @@ class LaneFigures:
     buckets: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
     seconds: float = 0.0
 
+    @property
+    def mean_s(self) -> float:
+        """Of a write."""
+        return self.seconds / max(1, sum(self.buckets))
+
     def flushed(self, records: int, took_s: float) -> None:
         self.records += records
         self.buckets[bisect_left(DURATION_BOUNDS_S, took_s)] += 1

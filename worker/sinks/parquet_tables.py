@@ -128,9 +128,11 @@ def convert(path: Path, name: str) -> Iterator[tuple[Path, str]]:
     for partition, places in _partitions(path).items():
         for table, schema, of_pages in (("pages", PAGES, _pages), ("edges", EDGES, _edges)):
             made = path.with_name(f"{stem}.{table}.part")
-            if _write(made, schema, map(of_pages, _tables(path, places))):
-                yield made, f"{table}/{partition.path}/{stem}.parquet"
-            made.unlink(missing_ok=True)
+            try:
+                if _write(made, schema, map(of_pages, _tables(path, places))):
+                    yield made, f"{table}/{partition.path}/{stem}.parquet"
+            finally:
+                made.unlink(missing_ok=True)
     pa.default_memory_pool().release_unused()
 
 

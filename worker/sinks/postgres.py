@@ -41,7 +41,7 @@ REMEDIES = {
     "28": "check user and password, with special characters URL-escaped",
     "3D": "create it, or name another one",
     "3F": "create the schema that the user's search_path names",
-    "42501": "let the user create tables and temporary tables, or make the tables for it",
+    "42501": "let the user create tables, or make pages, records and edges for it",
     "42": "the tables there are not ours: name another database, or a schema with ?search_path=",
 }
 

@@ -5,15 +5,16 @@ Credentials, region and endpoint come from the variables that the tools of AWS h
 role.
 """
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
 import obstore
-from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from shared.errors import ConfigError
+from shared.errors import ConfigError, ManyhandsError
 from worker.sinks.places import Bucket
 
 # An upload holds this many parts of this size in memory.
@@ -25,6 +26,16 @@ CONNECT_TIMEOUT = timedelta(seconds=5)
 # Whoever uploads tries again anyway, and says so.
 RETRIES = 2
 RETRY_TIMEOUT = timedelta(seconds=30)
+_LONGEST_REASON = 300
+# The library has no type for most of what a server answers.
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
+# A server that says so now may say something else later.
+_TEMPORARY = (408, 429)
+
+
+class BucketTrouble(ManyhandsError):
+    """The server cannot be reached, or does not do what it is asked: try again."""
 
 
 class BucketStore:
@@ -37,30 +48,33 @@ class BucketStore:
     @classmethod
     def open(cls, name: str, bucket: Bucket) -> Self:
         """Raises ConfigError when there is no such bucket, or when the credentials do not do."""
-        store = S3Store(
-            bucket.name,
-            prefix=bucket.prefix or None,
-            # Whoever names an endpoint without TLS means it.
-            client_options={
-                "allow_http": True,
-                "timeout": REQUEST_TIMEOUT,
-                "connect_timeout": CONNECT_TIMEOUT,
-            },
-            retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
-        )
         try:
+            store = S3Store(
+                bucket.name,
+                prefix=bucket.prefix or None,
+                # Whoever names an endpoint without TLS means it.
+                client_options={
+                    "allow_http": True,
+                    "timeout": REQUEST_TIMEOUT,
+                    "connect_timeout": CONNECT_TIMEOUT,
+                },
+                retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
+            )
             next(iter(obstore.list(store, chunk_size=1)), None)
-        except FileNotFoundError as error:
-            raise ConfigError(f"SINKS: {name}: there is no bucket {bucket.name}") from error
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise ConfigError(
-                f"SINKS: {name}: the credentials (AWS_ACCESS_KEY_ID …) are refused: "
-                + _first_line(error)
-            ) from error
+        except (BaseError, OSError, ValueError) as error:
+            reason = _reason(error)
+            if _is_refusal(str(error)):
+                raise ConfigError(f"SINKS: {name}: {reason}") from error
+            raise BucketTrouble(reason) from error
         return cls(store)
 
     def put(self, path: Path, name: str) -> None:
-        obstore.put(self._store, name, path, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE)
+        try:
+            obstore.put(
+                self._store, name, path, chunk_size=PART_BYTES, max_concurrency=PARTS_AT_ONCE
+            )
+        except (BaseError, OSError) as error:
+            raise BucketTrouble(_reason(error)) from error
 
     def has_taken(self, name: str) -> bool:
         """Never: what was uploaded leaves the spool only after the manifest has it."""
@@ -68,5 +82,15 @@ class BucketStore:
         return False
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:200]
+def _is_refusal(text: str) -> bool:
+    status = _STATUS.search(text)
+    return status is not None and 300 <= int(status[1]) < 500 and int(status[1]) not in _TEMPORARY
+
+
+def _reason(error: Exception) -> str:
+    """In one line: what the server said, else what the library says."""
+    text = str(error)
+    if answer := _CODE.search(text):
+        return f"{answer[1]}: {answer[2] or 'no reason is given'}"[:_LONGEST_REASON]
+    # Before the last dash stands how long it took: that would make the same reason another one.
+    return text.partition("\n")[0].rpartition(" - ")[2][:_LONGEST_REASON]

@@ -36,6 +36,9 @@ def server_url(url: str, *, schemes: Collection[str], default_port: int, example
         parts = urlsplit(url)
         login, _, places = parts.netloc.rpartition("@")
         hosts = tuple(_host_and_port(place, default_port) for place in places.split(","))
+        if "@" in parts.path:
+            # A slash in a password ends the host for whoever reads the URL.
+            raise ValueError("a part of the password")
     except ValueError:
         raise ConfigError(
             f"SINKS: a {scheme} URL cannot be read: use {example}, "

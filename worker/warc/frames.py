@@ -8,7 +8,7 @@ unpack, too, but holds Python's lock meanwhile, and says less of where and what 
 import re
 import sys
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from isal import igzip_lib
 
@@ -23,11 +23,13 @@ else:
 RECORD_BEGINS = b"WARC/"
 # Fed to a decompressor at a time: what is left over of it at the end of a member is copied.
 FEED_BYTES = 16 * 1024
-# Of a member: enough to see whether a record begins there.
-LOOK_BYTES = 4 * 1024
+# Of a member: enough to see whether a record begins there. A block of zstd may be as long.
+LOOK_BYTES = 160 * 1024
 # Of a file that does not begin like an archive: how far it is searched for something that does.
 DAMAGED_START_BYTES = 1024 * 1024
 SEARCH_BYTES = 256 * 1024
+# Of a record that is not packed: looked through for the end of its header, and at the most.
+FIRST_HEADER_BYTES = 4 * 1024
 MAX_HEADER_BYTES = 64 * 1024
 # What a zstd frame may ask for, as a power of two: that of its highest level.
 ZSTD_WINDOW_LOG = 27
@@ -128,7 +130,8 @@ class _PackedFrame:
 
 class Gzip:
     magic = b"\x1f\x8b\x08"
-    _errors = (igzip_lib.error,)
+    # Its stub calls the class an exception.
+    _errors = cast("_Errors", (igzip_lib.IsalError,))
 
     def skip(self, window: Window) -> None:
         """Nothing may."""
@@ -144,7 +147,7 @@ class Zstd:
     """Frames may share a dictionary, which then is the first frame of the file."""
 
     magic = b"\x28\xb5\x2f\xfd"
-    _errors = (zstd.ZstdError,)
+    _errors: _Errors = (zstd.ZstdError,)
     # Frames that are no data: a dictionary, or an index.
     no_data = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
 
@@ -222,7 +225,7 @@ class _PlainFrame:
 
 
 def _plain_header(window: Window) -> bytes:
-    wanted = LOOK_BYTES
+    wanted = FIRST_HEADER_BYTES
     while True:
         seen = window.peek(wanted)
         ends = bytes(seen[:wanted]).find(_RECORD_ENDS)

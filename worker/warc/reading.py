@@ -1,8 +1,8 @@
 """An archive → its records, one after the other, and what of it could not be read.
 
-Of WARC files the responses, of WET files the texts (`conversion`), of WAT files what they tell of the
-responses (`metadata` in JSON). Everything else is passed over. A record whose digest is wrong is
-kept and says so: whether a page with a wrong byte is of use is for others to decide.
+Of WARC files the responses, of WET files the texts (`conversion`), of WAT files what they tell of
+the responses (`metadata` in JSON). Everything else is passed over. A record whose digest is wrong
+is kept and says so: whether a page with a wrong byte is of use is for others to decide.
 
 Blocking; for a thread of its own. Digests are reckoned in a second one meanwhile: in the same they
 would take half as long again as to unpack and to decode.
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple, cast
 
 from fastwarc.warc import (
     ArchiveIterator,
@@ -173,8 +173,13 @@ class _Reading:
         held: _Unchecked | ArchivedRecord | None = None
         number = 0
         try:
+            # Of a file it calls `read` and `tell` only.
             archive = ArchiveIterator(
-                frame, KINDS, parse_http=False, stream_detect=False, buffer_size=BUFFER_BYTES
+                cast("BinaryIO", frame),
+                KINDS,
+                parse_http=False,
+                stream_detect=False,
+                buffer_size=BUFFER_BYTES,
             )
             for record in archive:
                 number += 1

@@ -372,7 +372,7 @@ def test_an_unknown_type_wants_an_object_too(args):
 def test_an_unknown_type_is_refused_with_the_types_that_there_are(jobtype):
     problem = refusal(jobtype)
     assert (problem.status, problem.more["field"]) == (404, "jobtype")
-    assert "add, fetch, parse" in problem.detail
+    assert "add, export, fetch, parse, warc" in problem.detail
     assert len(problem.detail) < 300
 
 

@@ -1,0 +1,111 @@
+"""`export`: one WARC, WAT or WET file → one Parquet file, without the parse stage.
+
+Its name follows from the source's: a repeat writes over what the first run wrote.
+"""
+
+import asyncio
+import time
+from pathlib import Path
+
+from shared.errors import InvalidUrl
+from shared.jobtypes import EXPORT_QUEUE
+from shared.warc_places import FileAt, InvalidPlace, ObjectAt, parse_destination
+from worker.context import JobContext
+from worker.net.fetcher import PermanentFetchError
+from worker.registry import job
+from worker.resources import close_at_stop
+from worker.settings import current
+from worker.stages import CAPS
+from worker.warc.exporting import Exported, export_archive, file_name
+from worker.warc.outcomes import as_outcomes
+from worker.warc.outputs import open_output
+from worker.warc.sources import Sources
+from worker.warc.streams import ByteStream
+from worker.warc.threads import in_thread
+
+SETTINGS = current()
+SOURCES = Sources(SETTINGS)
+close_at_stop(SOURCES.close)
+# Where somebody gave the stage more slots, the others wait here.
+AT_ONCE = asyncio.Semaphore(CAPS["export"])
+# Between two lines that tell how far it is, in seconds.
+TELL_S = 10.0
+# In the log, of one file.
+MOST_DAMAGES_TOLD = 20
+
+
+@job("export", queue=EXPORT_QUEUE)
+async def export(source: str, destination: str, context: JobContext) -> None:
+    async with AT_ONCE:
+        with as_outcomes():
+            place = _parsed(destination)
+            shown, stream = SOURCES.open(source)
+            telling = _Telling(context, shown)
+            exported = await in_thread(
+                lambda: _run(stream, place, file_name(shown), telling, SETTINGS.warc.files),
+                stream.abort,
+            )
+    telling.end(exported, f"{place}/{file_name(shown)}")
+
+
+def _parsed(destination: str) -> FileAt | ObjectAt:
+    try:
+        return parse_destination(destination)
+    except (InvalidPlace, InvalidUrl) as error:
+        raise PermanentFetchError(f"not a destination: {error}") from None
+
+
+def _run(
+    stream: ByteStream,
+    place: FileAt | ObjectAt,
+    name: str,
+    telling: "_Telling",
+    files: Path | None,
+) -> Exported:
+    try:
+        output = open_output(place, name, files)
+    except BaseException:
+        stream.close()
+        raise
+    return export_archive(stream, output, telling.progress)
+
+
+class _Telling:
+    """State: when it was told last how far it is."""
+
+    def __init__(self, context: JobContext, source: str) -> None:
+        self._log = context.log.bind(source=source)
+        self._told_at = time.monotonic()
+
+    def progress(self, exported: Exported) -> None:
+        now = time.monotonic()
+        if now - self._told_at >= TELL_S:
+            self._told_at = now
+            self._log.info(
+                "exporting an archive",
+                offset=exported.offset,
+                rows=exported.rows,
+                groups=exported.groups,
+            )
+
+    def end(self, exported: Exported, name: str) -> None:
+        for damage in exported.damages[:MOST_DAMAGES_TOLD]:
+            self._log.warning(
+                "a part of an archive cannot be read",
+                offset=damage.offset,
+                end=damage.end,
+                reason=damage.reason,
+            )
+        if exported.bad_digests:
+            self._log.warning(
+                "records of an archive have wrong digests",
+                records=len(exported.bad_digests),
+                offsets=exported.bad_digests[:MOST_DAMAGES_TOLD],
+            )
+        self._log.info(
+            "exported an archive",
+            name=name,
+            rows=exported.rows,
+            groups=exported.groups,
+            damages=len(exported.damages),
+        )

@@ -1,0 +1,112 @@
+"""`warc`: a chunk of a WARC or WAT file → `parse_pages` jobs with its pages, and one `warc` job for
+what comes after it.
+
+The ids of all of them, and of the records, follow from the job's own id and from the file: a repeat
+makes the same again. Only HTML with a status of 2xx is parsed; of everything else the log tells how
+many there were. Of a WAT file title and links are parsed. A WET file has text only, of which the
+parse stage can make nothing: `export` is for those.
+"""
+
+import asyncio
+import re
+
+from shared.crawl.messages import NO_ANSWER, FetchedPage, PagesMessage, in_jobs, pages_job
+from shared.jobs import Job
+from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, WARC_QUEUE, WarcArguments
+from worker.context import JobContext
+from worker.registry import job
+from worker.resources import close_at_stop
+from worker.settings import current
+from worker.stages import CAPS
+from worker.warc.chunks import Chunk, ChunkReader
+from worker.warc.outcomes import as_outcomes
+from worker.warc.reading import Position
+from worker.warc.sources import Sources
+from worker.warc.streams import ByteStream
+from worker.warc.threads import in_thread
+
+SETTINGS = current()
+SOURCES = Sources(SETTINGS)
+close_at_stop(SOURCES.close)
+# Where somebody gave the stage more slots, the others wait here.
+AT_ONCE = asyncio.Semaphore(CAPS["warc"])
+# In the log, of one chunk.
+MOST_DAMAGES_TOLD = 20
+
+_NEXT_ID = re.compile(r"(.+)\.at\d+\.\d+")
+
+
+@job("warc", queue=WARC_QUEUE)
+async def warc(source: str, context: JobContext, offset: int = 0, skip: int = 0) -> None:
+    start = Position(offset, skip)
+    async with AT_ONCE:
+        with as_outcomes():
+            shown, stream = SOURCES.open(source)
+            chunk = await in_thread(lambda: _read(shown, stream, start), stream.abort)
+    _tell(context, shown, start, chunk)
+    context.push(*_parse_jobs(chunk.pages, context.id))
+    if chunk.next is not None:
+        # The last one: what is before it is queued when it is.
+        context.push(_next_job(source, chunk.next, context.id))
+
+
+def _read(shown: str, stream: ByteStream, start: Position) -> Chunk:
+    reader = ChunkReader(
+        shown, max_bytes=SETTINGS.fetch.max_bytes, truncate_bytes=SETTINGS.fetch.truncate_bytes
+    )
+    try:
+        return reader.read(stream, start)
+    finally:
+        stream.close()
+
+
+def _parse_jobs(pages: list[FetchedPage], job_id: str) -> list[Job]:
+    return [
+        pages_job(
+            PagesMessage.model_construct(answer_to=NO_ANSWER, pages=together),
+            PARSE_QUEUE,
+            f"{job_id}.{number}",
+        )
+        for number, together in enumerate(in_jobs(pages, lambda page: len(page.body)))
+    ]
+
+
+def _next_job(source: str, at: Position, job_id: str) -> Job:
+    kind = JOB_TYPES["warc"]
+    # Not longer with every chunk.
+    made = _NEXT_ID.fullmatch(job_id)
+    first_id = made[1] if made is not None else job_id
+    return Job(
+        jobtype=kind.name,
+        args=WarcArguments(source=source, offset=at.offset, skip=at.skip).to_list(),
+        queue=WARC_QUEUE,
+        jid=f"{first_id}.at{at.offset}.{at.skip}",
+        retry=kind.retry,
+        reserve_for=kind.reserve_for_s,
+    )
+
+
+def _tell(context: JobContext, source: str, start: Position, chunk: Chunk) -> None:
+    for damage in chunk.damages[:MOST_DAMAGES_TOLD]:
+        context.log.warning(
+            "a part of an archive cannot be read",
+            source=source,
+            offset=damage.offset,
+            end=damage.end,
+            reason=damage.reason,
+        )
+    if chunk.bad_digests:
+        context.log.warning(
+            "records of an archive have wrong digests",
+            source=source,
+            records=len(chunk.bad_digests),
+            offsets=chunk.bad_digests[:MOST_DAMAGES_TOLD],
+        )
+    context.log.info(
+        "decoded a part of an archive",
+        source=source,
+        offset=start.offset,
+        next_offset=None if chunk.next is None else chunk.next.offset,
+        damages=len(chunk.damages),
+        records=dict(chunk.counts),
+    )

@@ -1,0 +1,119 @@
+"""Where an export is written: a file or an object that is there as a whole, or not at all.
+
+Blocking; for a thread. What goes wrong with a place is a FetchError, as it is with a source.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from shared.warc_places import FileAt, ObjectAt
+from worker.net.fetcher import TemporaryFetchError
+from worker.warc.sources import path_below, s3_library, translated
+
+
+class Output(Protocol):
+    """What a writer of Parquet takes for a file."""
+
+    @property
+    def closed(self) -> bool: ...
+
+    def write(self, data: bytes) -> int: ...
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None:
+        """By the writer: what it says of its end is not the end of ours."""
+
+    def commit(self) -> None:
+        """From now on it is there, and instead of what was there by its name."""
+
+    def abandon(self) -> None:
+        """It will not be there."""
+
+
+def open_output(place: FileAt | ObjectAt, name: str, files: Path | None) -> Output:
+    """Raises a FetchError."""
+    if isinstance(place, ObjectAt):
+        key = f"{place.key}/{name}" if place.key else name
+        return cast("Output", s3_library().ObjectOutput(ObjectAt(place.bucket, key)))
+    return LocalOutput(path_below(files, place), name)
+
+
+class LocalOutput:
+    """An `Output`. State: the file, under another name until it is complete."""
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._path = directory / name
+        self._part = directory / f".{name}.part"
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._file = _locked(self._part)
+        except OSError as error:
+            raise translated(self._path, error) from error
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            raise translated(self._path, error) from error
+
+    def flush(self) -> None:
+        """With the commit."""
+
+    def close(self) -> None:
+        """With the commit."""
+
+    def commit(self) -> None:
+        try:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._part.replace(self._path)
+            self._file.close()
+            _sync(self._path.parent)
+        except OSError as error:
+            raise translated(self._path, error) from error
+
+    def abandon(self) -> None:
+        # Before the lock goes: behind it may be another's.
+        self._part.unlink(missing_ok=True)
+        self._file.close()
+
+
+def _locked(path: Path) -> BinaryIO:
+    """Empty, and ours alone: a job may come a second time while its first run goes on."""
+    while True:
+        file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(path, file):
+                file.truncate(0)
+                return file
+        except BlockingIOError:
+            file.close()
+            raise TemporaryFetchError(f"{path.name} is being written by another job") from None
+        except BaseException:
+            file.close()
+            raise
+        # Whoever had it is done, and it bears its final name now.
+        file.close()
+
+
+def _is_still(path: Path, file: BinaryIO) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

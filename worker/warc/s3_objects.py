@@ -1,0 +1,152 @@
+"""Objects of S3, or of anything that speaks like it: one as a stream, and one that is written.
+
+Credentials, region and endpoint come from the variables that the tools of AWS have
+(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL, …), or from the machine's
+role. Blocking; for a thread.
+"""
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from shared.warc_places import ObjectAt
+from worker.net.fetcher import TEMPORARY_STATUSES, PermanentFetchError, TemporaryFetchError
+from worker.warc.streams import Aborted
+
+# Asked for at a time; the next one comes while it is decoded.
+BLOCK_BYTES = 4 * 1024 * 1024
+# An upload holds this many parts of this size in memory.
+PART_BYTES = 8 * 1024 * 1024
+PARTS_AT_ONCE = 3
+REQUEST_TIMEOUT = timedelta(seconds=60)
+CONNECT_TIMEOUT = timedelta(seconds=5)
+# By the library; after that the job is tried again.
+RETRIES = 3
+RETRY_TIMEOUT = timedelta(seconds=60)
+PAST_THE_END = 416
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
+
+
+def open_bucket(name: str) -> S3Store:
+    """Nothing is asked yet."""
+    return S3Store(
+        name,
+        # Whoever names an endpoint without TLS means it.
+        client_options={
+            "allow_http": True,
+            "timeout": REQUEST_TIMEOUT,
+            "connect_timeout": CONNECT_TIMEOUT,
+        },
+        retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
+    )
+
+
+class ObjectStream:
+    """A `ByteStream`. State: where it is, and the block that is on its way."""
+
+    def __init__(self, place: ObjectAt) -> None:
+        self._place = place
+        self._store = open_bucket(place.bucket)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="s3")
+        self._position = 0
+        self._ahead: Future[memoryview] | None = None
+        self._is_aborted = False
+
+    def read(self) -> memoryview:
+        if self._is_aborted:
+            raise Aborted
+        ahead = self._ahead or self._thread.submit(self._get, self._position)
+        block = ahead.result()
+        self._ahead = None
+        self._position += len(block)
+        if len(block) == BLOCK_BYTES and not self._is_aborted:
+            self._ahead = self._thread.submit(self._get, self._position)
+        return block
+
+    def seek(self, offset: int) -> None:
+        if offset != self._position:
+            self._ahead = None
+            self._position = offset
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def abort(self) -> None:
+        """What is being asked for comes, or does not, within its time-out."""
+        self._is_aborted = True
+
+    def _get(self, offset: int) -> memoryview:
+        try:
+            with foreign_errors(self._place):
+                return memoryview(
+                    obstore.get_range(
+                        self._store, self._place.key, start=offset, length=BLOCK_BYTES
+                    )
+                )
+        except _PastTheEnd:
+            return memoryview(b"")
+
+
+class _PastTheEnd(Exception):
+    """There is nothing at this offset."""
+
+
+@contextmanager
+def foreign_errors(place: ObjectAt) -> Iterator[None]:
+    """What the library raises → a FetchError: it may work later when the server has trouble or
+    cannot be reached; never with a bucket that is not there or credentials that do not do."""
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        text = str(error)
+        found = _STATUS.search(text)
+        status = int(found[1]) if found else 0
+        if status == PAST_THE_END:
+            raise _PastTheEnd from None
+        code = _CODE.search(text)
+        what = f"{status} {code[1] if code else ''}".strip() if status else text[:300]
+        message = f"{place}: S3 said: {what}".replace("\n", " ")
+        if 400 <= status < 500 and status not in TEMPORARY_STATUSES:
+            raise PermanentFetchError(message) from error
+        raise TemporaryFetchError(message) from error
+
+
+class ObjectOutput:
+    """An `Output`. State: the upload. One that is abandoned is never completed, and so no object;
+    its parts are for the bucket's own rule against incomplete uploads."""
+
+    closed = False
+
+    def __init__(self, place: ObjectAt) -> None:
+        self._place = place
+        self._writer = obstore.open_writer(
+            open_bucket(place.bucket),
+            place.key,
+            buffer_size=PART_BYTES,
+            max_concurrency=PARTS_AT_ONCE,
+        )
+
+    def write(self, data: bytes) -> int:
+        with foreign_errors(self._place):
+            return self._writer.write(data)
+
+    def flush(self) -> None:
+        """With the commit."""
+
+    def close(self) -> None:
+        """With the commit."""
+
+    def commit(self) -> None:
+        with foreign_errors(self._place):
+            self._writer.close()
+
+    def abandon(self) -> None:
+        """Nothing: the object comes with the commit."""

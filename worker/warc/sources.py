@@ -1,0 +1,119 @@
+"""From the name of a source to its bytes: a local file, a URL, an object of S3."""
+
+import errno
+import importlib
+import os
+import stat
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+from shared.errors import ConfigError, InvalidUrl
+from shared.settings import Settings
+from shared.warc_places import FileAt, InvalidPlace, ObjectAt, Place, UrlAt, parse_source
+from worker.net.addresses import AddressRule
+from worker.net.fetcher import PermanentFetchError, TemporaryFetchError
+from worker.warc.http_source import HttpFiles
+from worker.warc.streams import Aborted, ByteStream
+
+READ_BYTES = 256 * 1024
+# Not imported above: only who reads from S3 needs the library.
+_S3 = "worker.warc.s3_objects"
+_FOR_GOOD = frozenset(
+    {
+        *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP),
+        *(errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO),
+    }
+)
+
+
+class Sources:
+    """State: what HTTP needs. One for a process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._files = settings.warc.files
+        self._http = HttpFiles(settings.fetch, AddressRule(settings.allow.nets))
+
+    def open(self, source: str) -> tuple[str, ByteStream]:
+        """How it is called, without what nobody else is to know, and its bytes. Called in the event
+        loop's thread; nothing is read yet. Raises PermanentFetchError."""
+        try:
+            place = parse_source(source)
+        except (InvalidPlace, InvalidUrl) as error:
+            raise PermanentFetchError(f"not a source: {error}") from None
+        return str(place), self._stream(place)
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    def _stream(self, place: Place) -> ByteStream:
+        if isinstance(place, UrlAt):
+            return self._http.stream(place)
+        if isinstance(place, ObjectAt):
+            return cast("ByteStream", s3_library().ObjectStream(place))
+        return LocalStream(path_below(self._files, place))
+
+
+class LocalStream:
+    """A `ByteStream`. State: the open file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            # A pipe would be waited for.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            raise translated(path, error) from error
+        self._file = os.fdopen(descriptor, "rb", buffering=0)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            self._file.close()
+            raise PermanentFetchError(f"{path} is not a file")
+        self._is_aborted = False
+
+    def read(self) -> bytes:
+        if self._is_aborted:
+            raise Aborted
+        try:
+            return self._file.read(READ_BYTES)
+        except OSError as error:
+            raise translated(self._path, error) from error
+
+    def seek(self, offset: int) -> None:
+        self._file.seek(offset)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def abort(self) -> None:
+        self._is_aborted = True
+
+
+def path_below(directory: Path | None, place: FileAt) -> Path:
+    """The real path of what a job names, which must lie below WARC_FILES, whatever links and dots
+    are in it; a part of it need not be there. Raises PermanentFetchError."""
+    if directory is None:
+        raise PermanentFetchError("no local files are read or written: WARC_FILES is not set")
+    root = directory.resolve()
+    try:
+        path = (root / place.path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise PermanentFetchError(f"{place.path!r} is not a usable path: {error}") from None
+    if not path.is_relative_to(root):
+        # Does not say where it leads to.
+        raise PermanentFetchError(f"{place.path!r} is not below WARC_FILES")
+    return path
+
+
+def s3_library() -> ModuleType:
+    """Raises ConfigError."""
+    try:
+        return importlib.import_module(_S3)
+    except ImportError as error:
+        raise ConfigError(
+            f"s3:// needs {error.name}, which is not installed: pip install '.[s3]'"
+        ) from error
+
+
+def translated(path: Path, error: OSError) -> PermanentFetchError | TemporaryFetchError:
+    reason = f"{path}: {error.strerror or error}"
+    return PermanentFetchError(reason) if error.errno in _FOR_GOOD else TemporaryFetchError(reason)
