@@ -15,6 +15,7 @@ from cli.status import run_status
 from cli.stop import INTERRUPTED
 from cli.submit import run_submit
 from cli.up import run_up
+from cli.warc import run_warc
 from shared.errors import ManyhandsError
 
 FAILED = 1
@@ -44,6 +45,8 @@ def _run(arguments: argparse.Namespace, prog: str) -> Coroutine[Any, Any, int]:
             return run_up(arguments)
         case "submit":
             return run_submit(arguments)
+        case "warc":
+            return run_warc(arguments)
         case _:
             return run_status(arguments)
 

@@ -54,6 +54,16 @@ examples:
 A line is a URL, a whole job {{"jobtype": ..., "args": ...}}, or the arguments of one (see --type).
 Packed files (gzip, zstd) are sent as they are.
 """
+WARC_EXAMPLES = """
+examples:
+  {prog} crawl.warc.gz s3://bucket/other.warc.gz
+  {prog} warc.paths.gz --prefix https://data.commoncrawl.org/
+  {prog} warc.paths.gz --prefix s3://commoncrawl/ --export s3://bucket/tables
+
+Files whose names end in .paths, .txt, .list or .lst (also .gz, .zst) are lists: a WARC file in each
+line, a path or a URL. Relative paths without a prefix begin at the WARC_FILES of the worker, and so
+does the directory of an export; a worker reads no local files outside of it.
+"""
 STATUS_EXAMPLES = """
 examples:
   {prog}
@@ -74,6 +84,7 @@ def make_parser(prog: str) -> argparse.ArgumentParser:
     _add_crawl(_command(commands, prog, "crawl", "crawl a site, and end with it", CRAWL_EXAMPLES))
     _add_up(_command(commands, prog, "up", "run all services until Ctrl-C", UP_EXAMPLES))
     _add_submit(_command(commands, prog, "submit", "send a file of URLs or jobs", SUBMIT_EXAMPLES))
+    _add_warc(_command(commands, prog, "warc", "parse or export WARC files", WARC_EXAMPLES))
     _add_status(_command(commands, prog, "status", "show queues and crawls", STATUS_EXAMPLES))
     return parser
 
@@ -209,6 +220,28 @@ def _add_submit(submit: argparse.ArgumentParser) -> None:
         type=_positive,
         metavar="ID",
         help="add the URLs to this crawl as seeds, instead of as jobs",
+    )
+
+
+def _add_warc(warc: argparse.ArgumentParser) -> None:
+    warc.description = (
+        "Queue WARC and WAT files to be parsed: a record of each page goes to the worker's sinks.\n"
+        "Or export them, and WET files, to Parquet: a row for each record."
+    )
+    warc.add_argument(
+        "files", nargs="+", metavar="FILE", help="a path, http(s):// or s3://; or a list of such"
+    )
+    _add_api(warc)
+    warc.add_argument(
+        "--prefix",
+        default="",
+        metavar="TEXT",
+        help="goes before relative paths in lists, such as https://data.commoncrawl.org/",
+    )
+    warc.add_argument(
+        "--export",
+        metavar="DESTINATION",
+        help="write each as a Parquet file to this directory or s3://bucket/prefix, instead",
     )
 
 

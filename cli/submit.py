@@ -116,8 +116,8 @@ async def run_submit(arguments: argparse.Namespace) -> int:
         with _progress(console, arguments.file) as sent:
             chunks = _chunks(file, beginning, sent)
             async with api_client(arguments.api, arguments.key) as client:
-                answer = await _send(client, order, chunks)
-    return _tell(console, answer)
+                answer = await send(client, order, chunks)
+    return tell(console, answer, lambda line: f"line {line}")
 
 
 @dataclass(slots=True, frozen=True)
@@ -168,7 +168,7 @@ async def _chunks(
         chunk = file.read(CHUNK_BYTES)
 
 
-async def _send(client: Api, order: Sending, chunks: AsyncIterator[bytes]) -> Mapping[str, Any]:
+async def send(client: Api, order: Sending, chunks: AsyncIterator[bytes]) -> Mapping[str, Any]:
     """What became of the lines, also when not all were taken. Raises ApiFailed."""
     content = chunks if order.wrap is None else wrapped(chunks, order.wrap, order.unpacking)
     try:
@@ -207,9 +207,10 @@ def _wrapped_line(line: bytes, wrap: bytes) -> bytes:
     return wrap + stripped + b"}\n" if stripped else b"\n"
 
 
-def _tell(console: Console, answer: Mapping[str, Any]) -> int:
+def tell(console: Console, answer: Mapping[str, Any], name_of: Callable[[int], str]) -> int:
+    """What became of the lines, and the exit code of that. `name_of` says how a line is called."""
     for error in answer["errors"][:SHOWN_ERRORS]:
-        console.print(f"line {error['line']}: {error['detail']}")
+        console.print(f"{name_of(error['line'])}: {error['detail']}")
     hidden = answer["refused"] - len(answer["errors"][:SHOWN_ERRORS])
     if hidden > 0:
         console.print(f"and {hidden:,} more")

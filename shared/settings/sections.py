@@ -353,7 +353,7 @@ class SinksSettings(Section):
         default=True, description="false: one place is written after the other, not all at once"
     )
     delay_s: float = Field(
-        default=0.2,
+        default=0.1,
         ge=0,
         le=10,
         description="seconds for which a record waits for others that are written with it",

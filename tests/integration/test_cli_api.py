@@ -29,7 +29,11 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
 
 
 def jobs_waiting(api: ApiServer) -> int:
-    return sum(queue["size"] for queue in httpx.get(f"{api.url}/queues").json())
+    return sum(queue_sizes(api).values())
+
+
+def queue_sizes(api: ApiServer) -> dict[str, int]:
+    return {queue["name"]: queue["size"] for queue in httpx.get(f"{api.url}/queues").json()}
 
 
 def start_crawl(api: ApiServer) -> int:
@@ -66,6 +70,25 @@ def test_lines_of_arguments_are_wrapped_and_bad_ones_named(api, tmp_path):
     said = ended.stderr.decode()
     assert "line 3: args.b: Field required" in said
     assert "accepted 2, refused 1" in said
+
+
+@pytest.mark.timeout(120)
+async def test_a_list_of_warc_files_becomes_jobs(api, tmp_path):
+    (tmp_path / "warc.paths.gz").write_bytes(gzip.compress(b"a/1.warc.gz\na/2.warc.gz\n"))
+    for more in ((), ("--export", "s3://bucket/tables")):
+        ended = run_cli(
+            tmp_path, "warc", "warc.paths.gz", "--prefix", "s3://bucket/", "--api", api.url, *more
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert b"accepted 2, refused 0" in ended.stderr
+    queued = {"warc": 2, "export": 2}
+    await eventually(lambda: queued.items() <= queue_sizes(api).items())
+
+
+def test_a_warc_file_that_is_not_there_is_told(api, tmp_path):
+    ended = run_cli(tmp_path, "warc", "missing.warc.gz", "--api", api.url)
+    assert ended.returncode == 2
+    assert b"manyhands: missing.warc.gz: no such file" in ended.stderr
 
 
 @pytest.mark.timeout(120)

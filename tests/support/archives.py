@@ -44,10 +44,11 @@ def warc_record(
     kind: str = "response",
     content_type: str = "application/http; msgtype=response",
     number: int | None = None,
+    headers: dict[str, str | bytes] | None = None,
     **more: str | bytes,
 ) -> bytes:
     """`WARC_Target_URI` is a header's name; one with an empty value is left out."""
-    headers: dict[str, str | bytes] = {
+    all_headers: dict[str, str | bytes] = {
         "WARC-Type": kind,
         "WARC-Record-ID": "" if number is None else f"<{record_id(number)}>",
         "WARC-Date": DATE,
@@ -55,9 +56,10 @@ def warc_record(
         "Content-Type": content_type,
         "Content-Length": str(len(block)),
     }
-    headers |= {name.replace("_", "-"): value for name, value in more.items()}
+    for name, value in ((headers or {}) | more).items():
+        all_headers[name.replace("_", "-")] = value
     lines = [b"WARC/1.1"]
-    for name, value in headers.items():
+    for name, value in all_headers.items():
         if value:
             lines.append(name.encode() + b": " + _bytes(value))
     return b"\r\n".join([*lines, b"", block]) + b"\r\n\r\n"
@@ -88,7 +90,7 @@ def page(number: int, size: int = 0) -> bytes:
 
 def page_record(number: int, size: int = 0, **more: str | bytes) -> bytes:
     headers: dict[str, str | bytes] = {"WARC_Target_URI": f"http://example.com/{number}"}
-    return warc_record(http_answer(page(number, size)), number=number, **(headers | more))
+    return warc_record(http_answer(page(number, size)), number=number, headers=headers | more)
 
 
 def request_record(number: int) -> bytes:

@@ -37,7 +37,7 @@ BATCHES = ((0, 1, 2), (2, 3), (4, 5, 5, 6))
 RECORDS = sorted({number for batch in BATCHES for number in batch})
 BATCH = 20
 # Longer than any run takes that does not hang.
-MOST_S = 20
+MOST_S = 300
 _SYSTEM_CALLS = (
     *("open", "pwrite", "ftruncate", "fdatasync", "fsync", "replace", "unlink", "mkdir"),
 )
@@ -53,8 +53,8 @@ class Death:
     def arm(self) -> None:
         for name in _SYSTEM_CALLS:
             setattr(os, name, self._deadly(getattr(os, name)))
-        fcntl.flock = self._deadly(fcntl.flock)  # type: ignore[assignment]
-        obstore.put = self._deadly(obstore.put)  # type: ignore[assignment]
+        fcntl.flock = self._deadly(fcntl.flock)
+        obstore.put = self._deadly(obstore.put)
         Database.run = self._deadly(Database.run)  # type: ignore[method-assign]
 
     def _deadly(self, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +71,11 @@ class Death:
         return called
 
 
-async def write(sink: Sink, kind: str, batches: Iterable[Sequence[int]], log: Path) -> None:
+Batches = Iterable[Sequence[int]]
+
+
+async def write(kind: str, url: str, batches: Batches, log: Path) -> None:
+    sink = KINDS[kind].make(url)
     await sink.open()
     with log.open("ab", buffering=0) as acknowledged:
         for batch in batches:
@@ -90,14 +94,15 @@ async def _written(sink: Sink, records: Sequence[Any]) -> None:
             return
 
 
-def in_a_fork(run: Callable[[], None]) -> int:
-    """Its process id."""
+def start(kind: str, url: str, batches: Batches, log: Path, step: int = 0) -> int:
+    """A writer that dies before that step, if it is not 0; its process id."""
     pid = os.fork()
     if pid:
         return pid
     signal.alarm(MOST_S)
     try:
-        run()
+        Death(step).arm()
+        asyncio.run(write(kind, url, batches, log))
     except BaseException as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         os._exit(1)
@@ -123,22 +128,11 @@ def die_at_each_step(kind: str, url: str, base: Path) -> None:
         directory = base / str(step)
         directory.mkdir()
         place, log = url.format(directory), directory / ACKNOWLEDGED
-
-        def first(step: int = step, place: str = place, log: Path = log) -> None:
-            Death(step).arm()
-            asyncio.run(write(KINDS[kind].make(place), kind, BATCHES, log))
-
-        def second(place: str = place, log: Path = log) -> None:
-            asyncio.run(write(KINDS[kind].make(place), kind, [], log))
-
-        def third(place: str = place, log: Path = log) -> None:
-            done = acknowledged(log)
-            left = [[number for number in batch if number not in done] for batch in BATCHES]
-            asyncio.run(write(KINDS[kind].make(place), kind, left, log))
-
-        has_ended = ended(in_a_fork(first))
-        ended(in_a_fork(second))
-        ended(in_a_fork(third))
+        has_ended = ended(start(kind, place, BATCHES, log, step))
+        ended(start(kind, place, [], log))
+        done = acknowledged(log)
+        left = [[number for number in batch if number not in done] for batch in BATCHES]
+        ended(start(kind, place, left, log))
         if has_ended:
             return
 
@@ -147,15 +141,13 @@ def die_at_any_moment(kind: str, url: str, records: int, kills: int, seed: int) 
     dice = random.Random(seed)
     order = list(range(records))
     dice.shuffle(order)
-    batches = [order[start : start + BATCH] for start in range(0, records, BATCH)]
+    batches = [order[first : first + BATCH] for first in range(0, records, BATCH)]
     log = Path(f"{ACKNOWLEDGED}-{seed}")
     while True:
         # What its predecessor had in hand comes again, and some that it had done already.
         done = acknowledged(log)
         left = [batch for batch in batches if dice.random() < 0.1 or not done.issuperset(batch)]
-        pid = in_a_fork(
-            lambda left=left: asyncio.run(write(KINDS[kind].make(url), kind, left, log))
-        )
+        pid = start(kind, url, left, log)
         if kills:
             time.sleep(dice.uniform(0.01, 0.25))
             os.kill(pid, signal.SIGKILL)

@@ -85,7 +85,6 @@ class _Telling:
                 "exporting an archive",
                 offset=exported.offset,
                 rows=exported.rows,
-                groups=exported.groups,
             )
 
     def end(self, exported: Exported, name: str) -> None:
@@ -96,16 +95,9 @@ class _Telling:
                 end=damage.end,
                 reason=damage.reason,
             )
-        if exported.bad_digests:
-            self._log.warning(
-                "records of an archive have wrong digests",
-                records=len(exported.bad_digests),
-                offsets=exported.bad_digests[:MOST_DAMAGES_TOLD],
-            )
         self._log.info(
             "exported an archive",
             name=name,
             rows=exported.rows,
-            groups=exported.groups,
             damages=len(exported.damages),
         )

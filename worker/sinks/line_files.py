@@ -7,14 +7,14 @@ them but that what a killed process wrote and did not commit is cut off.
 
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from shared.errors import ConfigError
 from shared.logs import get_logger
 from worker.sinks.manifest import Manifest, Segment
 from worker.sinks.segment_file import SegmentFile
-from worker.sinks.segments import OwnSegment
+from worker.sinks.segments import OwnSegment, cut_to_what_counts
 
 MOST_FILES = 1000
 ZSTD = ".zst"
@@ -108,15 +108,15 @@ class LineKeeper:
         self._manifest.close()
 
     def _cut(self, segment: Segment) -> None:
-        # In a transaction: who looks for a file of its own must not find it locked by us.
-        with self._manifest.transaction():
-            file = SegmentFile.take(self._directory / segment.name)
-            if file is None:
-                return
-            with file:
-                segment_now = self._manifest.segment(segment.name)
-                if segment_now is not None and file.length > segment_now.size:
-                    file.cut(segment_now.size)
+        with ExitStack() as stack:
+            # In a transaction: who looks for a file of its own must hardly ever find this one locked.
+            with self._manifest.transaction():
+                file = SegmentFile.take(self._directory / segment.name)
+                if file is None:
+                    return
+                stack.enter_context(file)
+                self._manifest.claim(segment.name)
+            cut_to_what_counts(self._manifest, segment.name, file)
 
 
 def _names(path: Path) -> Iterator[Path]:

@@ -171,8 +171,12 @@ class Manifest:
         )
 
     def claim(self, name: str) -> None:
-        """Change something: what comes behind it in the log is what counts. An earlier commit of
-        which nobody knew whether it holds can come back no more."""
+        """Change something, so that what is known of the segment behind this commit holds for ever.
+
+        Who is killed in a commit may have written all of it to the log and told nobody. Others do
+        not see it, but when all of them have died, SQLite finds it in the log, and it holds. The
+        next commit of anybody writes over it. So nothing that a process left behind a segment's end
+        may be cut off before there was one."""
         self._database.run("UPDATE segments SET claims = claims + 1 WHERE name = ?", (name,))
 
     def grow(self, name: str, size: int, records: int, state: SegmentState) -> None:

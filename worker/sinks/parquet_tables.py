@@ -99,13 +99,16 @@ def _frame(partition: Partition, records: Sequence[PageRecord]) -> bytes:
 
 
 def _column(field: pa.Field, values: list[Any]) -> pa.Array:
-    if not field.nullable and None in values:
-        raise ValueError(f"{field.name} is missing")
     try:
-        return _array(field.type, values)
+        column = _array(field.type, values)
     except UnicodeEncodeError:
         # To look through all text costs more than this.
-        return _array(field.type, [_with_valid_text(value) for value in values])
+        column = _array(field.type, [_with_valid_text(value) for value in values])
+    if not field.nullable and column.null_count:
+        raise ValueError(f"{field.name} is missing")
+    if pa.types.is_list(field.type) and column.values.null_count:
+        raise ValueError(f"one of the {field.name} is missing")
+    return column
 
 
 def _array(kind: pa.DataType, values: list[Any]) -> pa.Array:

@@ -94,6 +94,7 @@ class Publishing:
                 self._publish_locked(file, segment.name)
 
     def _publish_locked(self, file: SegmentFile, name: str) -> None:
+        self._manifest.claim(name)
         # Another process may have been here since it was listed.
         segment = self._manifest.segment(name)
         if segment is None or segment.state > SegmentState.SEALED:
@@ -101,13 +102,12 @@ class Publishing:
         if file.length < segment.size:
             self._spool.lose(segment)
             return
-        if segment.state is SegmentState.OPEN:
-            self._manifest.set_state(name, SegmentState.SEALED)
         if not segment.records:
             # In this order: who finds the file gone must not find it in the manifest.
             self._manifest.forget(name)
             file.path.unlink()
             return
+        self._manifest.set_state(name, SegmentState.SEALED)
         if file.length > segment.size:
             file.cut(segment.size)
         for path, published_name in self._convert(file.path, name):

@@ -32,13 +32,18 @@ class OwnSegment:
 
 def settle(manifest: Manifest, own: OwnSegment) -> None:
     """Find out how much of it counts, after a commit that may or may not hold."""
-    with manifest.transaction():
-        manifest.claim(own.name)
-    segment = manifest.segment(own.name)
-    assert segment is not None, "a segment of ours is gone from the manifest"
-    own.size = segment.size
-    own.file.cut(own.size)
+    manifest.claim(own.name)
+    own.size = cut_to_what_counts(manifest, own.name, own.file)
     own.is_doubtful = False
+
+
+def cut_to_what_counts(manifest: Manifest, name: str, file: SegmentFile) -> int:
+    """Its size then. Only behind a claim."""
+    segment = manifest.segment(name)
+    assert segment is not None, "a segment that we have locked is gone from the manifest"
+    if file.length > segment.size:
+        file.cut(segment.size)
+    return segment.size
 
 
 class Spool:
@@ -84,6 +89,10 @@ class Spool:
         return OwnSegment(name, file, 0, now)
 
     def lose(self, segment: Segment) -> None:
+        """Its file is not there, or too short."""
+        if not segment.records:
+            self.manifest.forget(segment.name)
+            return
         self.manifest.set_state(segment.name, SegmentState.LOST)
         self._log.error(
             "a file that was not complete has been removed or cut by somebody else",

@@ -46,22 +46,12 @@ class Chunk:
 class ChunkReader:
     """State: what pages are packed with; not to be shared by threads."""
 
-    def __init__(
-        self,
-        source: str,
-        *,
-        max_bytes: int,
-        truncate_bytes: int,
-        chunk_bytes: int = CHUNK_BYTES,
-        pages_bytes: int = PAGES_BYTES,
-    ) -> None:
+    def __init__(self, source: str, *, max_bytes: int, truncate_bytes: int) -> None:
         """`source` as it is called in the ids of records that have none of their own. `max_bytes`
         are read of a page, `truncate_bytes` of it are parsed."""
         self._source = source
         self._max_bytes = max_bytes
         self._truncate_bytes = truncate_bytes
-        self._chunk_bytes = chunk_bytes
-        self._pages_bytes = pages_bytes
         self._compress = zstandard.ZstdCompressor(level=LEVEL).compress
 
     def read(self, stream: ByteStream, start: Position) -> Chunk:
@@ -74,7 +64,7 @@ class ChunkReader:
             else:
                 self._take(chunk, item)
                 after = item.after
-            if chunk.size >= self._pages_bytes or after.offset - start.offset >= self._chunk_bytes:
+            if chunk.size >= PAGES_BYTES or after.offset - start.offset >= CHUNK_BYTES:
                 chunk.next = after
                 break
         return chunk

@@ -32,7 +32,7 @@ _SIZES = {"md5": 16, "sha1": 20, "sha256": 32, "sha512": 64}
 # From the letters of RFC 4648 to those of Python's numbers to the base of 32: a twentieth of the
 # time that the standard library takes.
 _BASE32 = str.maketrans("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", "0123456789ABCDEFGHIJKLMNOPQRSTUV", "=")
-_BASE32_TEXT = re.compile("[A-Z2-7]+=*")
+_BASE32_TEXT = re.compile("[A-Z2-7]+")
 
 
 def expected_digest(block_digest: str | None, payload_digest: str | None) -> Expected | None:
@@ -47,7 +47,7 @@ def _parsed(text: str) -> tuple[str, bytes] | None:
     """`sha1:` and base32, as most have it, or hexadecimal."""
     name, _, value = text.partition(":")
     algorithm = name.strip().lower().replace("-", "")
-    value = value.strip()
+    value = value.strip().rstrip("=")
     size = _SIZES.get(algorithm)
     if size is None:
         return None

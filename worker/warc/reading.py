@@ -4,8 +4,8 @@ Of WARC files the responses, of WET files the texts (`conversion`), of WAT files
 the responses (`metadata` in JSON). Everything else is passed over. A record whose digest is wrong
 is kept and says so: whether a page with a wrong byte is of use is for others to decide.
 
-Blocking; for a thread of its own. Digests are reckoned in a second one meanwhile: in the same they
-would take half as long again as to unpack and to decode.
+Blocking; for a thread of its own. Digests are reckoned in others meanwhile: in the same they would
+take half as long again as to unpack and to decode.
 """
 
 import re
@@ -37,9 +37,11 @@ BUFFER_BYTES = 64 * 1024
 SKIP_BYTES = 1024 * 1024
 # The head of an HTTP answer, beyond which nobody looks for its end.
 MAX_HEAD_BYTES = 256 * 1024
-# Handed to the thread that reckons digests at a time, in bytes, and how often ahead.
+# Handed to the threads that reckon digests at a time, in bytes, and how often ahead. Each waits
+# long for Python's lock and computes without it, so two keep up with the one that decodes.
+DIGEST_THREADS = 2
 BATCH_BYTES = 1024 * 1024
-BATCHES_AHEAD = 2
+BATCHES_AHEAD = 4
 
 _HTTP = "application/http"
 _NO_HEAD: tuple[list[bytes], bytes] = ([], b"")
@@ -93,10 +95,16 @@ class Damage:
 Item = ArchivedRecord | Damage
 
 
-def read_archive(stream: ByteStream, start: Position, max_body_bytes: int) -> Iterator[Item]:
+def read_archive(
+    stream: ByteStream, start: Position, max_body_bytes: int, *, checks_digests: bool = True
+) -> Iterator[Item]:
     """Raises NotAnArchive, and what the stream raises."""
-    with ThreadPoolExecutor(1, thread_name_prefix="digests") as thread:
-        yield from _with_digests(_Reading(stream, start, max_body_bytes).items(), thread)
+    items = _Reading(stream, start, max_body_bytes, checks_digests).items()
+    if not checks_digests:
+        yield from cast("Iterator[Item]", items)
+        return
+    with ThreadPoolExecutor(DIGEST_THREADS, thread_name_prefix="digests") as threads:
+        yield from _with_digests(items, threads)
 
 
 class _Unchecked(NamedTuple):
@@ -106,7 +114,9 @@ class _Unchecked(NamedTuple):
     expected: Expected
 
 
-def _with_digests(items: Iterator[_Unchecked | Item], thread: ThreadPoolExecutor) -> Iterator[Item]:
+def _with_digests(
+    items: Iterator[_Unchecked | Item], threads: ThreadPoolExecutor
+) -> Iterator[Item]:
     """In the same order."""
     under_way: deque[Future[list[Item]]] = deque()
     batch: list[_Unchecked | Item] = []
@@ -115,7 +125,7 @@ def _with_digests(items: Iterator[_Unchecked | Item], thread: ThreadPoolExecutor
         batch.append(item)
         size += len(item.record.body) if isinstance(item, _Unchecked) else 0
         if size >= BATCH_BYTES:
-            under_way.append(thread.submit(_check, batch))
+            under_way.append(threads.submit(_check, batch))
             batch, size = [], 0
             if len(under_way) > BATCHES_AHEAD:
                 yield from under_way.popleft().result()
@@ -139,10 +149,13 @@ def _check(batch: list[_Unchecked | Item]) -> list[Item]:
 class _Reading:
     """State: the window on the file."""
 
-    def __init__(self, stream: ByteStream, start: Position, max_body_bytes: int) -> None:
+    def __init__(
+        self, stream: ByteStream, start: Position, max_body_bytes: int, checks_digests: bool
+    ) -> None:
         self._window = Window(stream, start.offset)
         self._start = start
         self._max_body_bytes = max_body_bytes
+        self._checks_digests = checks_digests
 
     def items(self) -> Iterator[_Unchecked | Item]:
         window = self._window
@@ -208,7 +221,9 @@ class _Reading:
         body += record.reader.read(min(length, self._max_body_bytes) - len(body))
         block_digest = headers.get(b"warc-block-digest", b"").decode("latin-1")
         payload_digest = headers.get(b"warc-payload-digest", b"").decode("latin-1")
-        expected = expected_digest(block_digest, payload_digest)
+        expected = None
+        if self._checks_digests:
+            expected = expected_digest(block_digest, payload_digest)
         digest_state = Digest.NONE
         if length > len(body):
             digest_state = _read_on(record.reader, expected, head, body, length)
@@ -217,8 +232,8 @@ class _Reading:
             at=at,
             after=Position(at.offset, at.skip + 1),
             kind=headers.get(b"warc-type", b"").decode("latin-1"),
-            id=_id_of(headers.get(b"warc-record-id", b"")),
-            url=_url_of(headers.get(b"warc-target-uri", b"")),
+            id=_uri_of(headers.get(b"warc-record-id", b"")),
+            url=_uri_of(headers.get(b"warc-target-uri", b"")),
             date=headers.get(b"warc-date", b"").decode("latin-1"),
             ip=headers.get(b"warc-ip-address", b"").decode("latin-1"),
             status=status,
@@ -286,11 +301,7 @@ def _read_on(
     return Digest.NONE if hashing is None else hashing.state()
 
 
-def _id_of(raw: bytes) -> str:
-    return _url_of(raw)
-
-
-def _url_of(raw: bytes) -> str:
+def _uri_of(raw: bytes) -> str:
     """As it is, if it is ASCII; else UTF-8 or whatever it is, escaped byte by byte. Some tools put
     it in angle brackets."""
     raw = raw.strip().removeprefix(b"<").removesuffix(b">")

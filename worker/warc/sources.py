@@ -16,13 +16,13 @@ from worker.net.fetcher import PermanentFetchError, TemporaryFetchError
 from worker.warc.http_source import HttpFiles
 from worker.warc.streams import Aborted, ByteStream
 
-READ_BYTES = 256 * 1024
+READ_BYTES = 64 * 1024
 # Not imported above: only who reads from S3 needs the library.
 _S3 = "worker.warc.s3_objects"
 _FOR_GOOD = frozenset(
     {
         *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP),
-        *(errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO),
+        *(errno.ENAMETOOLONG, errno.EINVAL, errno.ENXIO, errno.EEXIST),
     }
 )
 
@@ -64,10 +64,10 @@ class LocalStream:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise translated(path, error) from error
-        self._file = os.fdopen(descriptor, "rb", buffering=0)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            self._file.close()
+            os.close(descriptor)
             raise PermanentFetchError(f"{path} is not a file")
+        self._file = os.fdopen(descriptor, "rb", buffering=0)
         self._is_aborted = False
 
     def read(self) -> bytes:

@@ -1,6 +1,8 @@
 """Records of archives as rows of Parquet: the columns, and the batches that row groups are made of.
 Pure."""
 
+import struct
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -22,8 +24,8 @@ SCHEMA = pa.schema(
         pa.field("digest", pa.string()),
         pa.field("payload_length", pa.int64(), nullable=False),
         pa.field("ip", pa.string()),
-        pa.field("headers", pa.binary()),
-        pa.field("body", pa.binary(), nullable=False),
+        pa.field("headers", pa.binary(), nullable=False),
+        pa.field("body", pa.binary_view(), nullable=False),
         pa.field("is_truncated", pa.bool_(), nullable=False),
         pa.field("warc_offset", pa.int64(), nullable=False),
     ]
@@ -33,43 +35,53 @@ DICTIONARY_COLUMNS = ["status", "content_type", "ip"]
 # By which a reader may leave out row groups; those of bodies would cost more than they tell.
 STATISTICS_COLUMNS = ["url", "date", "status", "content_type", "warc_offset"]
 
+# How Arrow tells of a value: its length and itself; or its length, its beginning, in which buffer
+# it is and where in it.
+_IN_PLACE = 12
+_SHORT_VIEW = struct.Struct("<i12s")
+_VIEW = struct.Struct("<i4sii")
 
-class Rows:
-    """State: the columns of the rows that wait, and how many bytes they have."""
 
-    def __init__(self) -> None:
-        self._columns: tuple[list[object], ...] = tuple([] for _ in SCHEMA)
-        self.size = 0
+def batch_of(records: Sequence[ArchivedRecord]) -> pa.RecordBatch:
+    columns = {
+        "url": [record.url for record in records],
+        "date": [_moment(record.date) for record in records],
+        "status": [record.status or None for record in records],
+        "content_type": [record.content_type or None for record in records],
+        "digest": [record.digest or None for record in records],
+        "payload_length": [record.length for record in records],
+        "ip": [record.ip or None for record in records],
+        "headers": [record.head for record in records],
+        "body": _bodies([record.body for record in records]),
+        "is_truncated": [record.is_truncated for record in records],
+        "warc_offset": [record.at.offset for record in records],
+    }
+    arrays = [
+        column if isinstance(column, pa.Array) else pa.array(column, field.type)
+        for field, column in zip(SCHEMA, columns.values(), strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
-    def __len__(self) -> int:
-        return len(self._columns[0])
 
-    def add(self, record: ArchivedRecord) -> None:
-        row = (
-            record.url,
-            _moment(record.date),
-            record.status or None,
-            record.content_type or None,
-            record.digest or None,
-            record.length,
-            record.ip or None,
-            record.head or None,
-            record.body,
-            record.is_truncated,
-            record.at.offset,
-        )
-        for column, value in zip(self._columns, row, strict=True):
-            column.append(value)
-        self.size += len(record.body) + len(record.head) + len(record.url)
+def size_of(record: ArchivedRecord) -> int:
+    """In bytes, unpacked."""
+    return len(record.body) + len(record.head) + len(record.url)
 
-    def take(self) -> pa.RecordBatch:
-        """All of them; none wait any more."""
-        arrays = [
-            pa.array(column, field.type)
-            for column, field in zip(self._columns, SCHEMA, strict=True)
-        ]
-        self.__init__()  # type: ignore[misc]
-        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+def _bodies(values: Sequence[bytes]) -> pa.Array:
+    """Views of the bytes where they are: to copy them together would take as long as to unpack
+    them."""
+    views = bytearray()
+    buffers: list[pa.Buffer] = []
+    for value in values:
+        if len(value) <= _IN_PLACE:
+            views += _SHORT_VIEW.pack(len(value), value)
+        else:
+            views += _VIEW.pack(len(value), value[:4], len(buffers), 0)
+            buffers.append(pa.py_buffer(value))
+    return pa.Array.from_buffers(
+        pa.binary_view(), len(values), [None, pa.py_buffer(bytes(views)), *buffers]
+    )
 
 
 def _moment(text: str) -> datetime | None:

@@ -19,6 +19,11 @@ from worker.records import Capture
 # One record, as it is written to the file.
 Pack = Callable[[bytes], bytes]
 
+# Of the head of an answer, in bytes. FastWARC gives up the whole file at one of 32 KB.
+LONGEST_HEAD = 24 * 1024
+_LONGEST_STATUS_LINE = 1024
+# Of a URL with all that had to be escaped; that of a page has 4096 characters at the most.
+_LONGEST_TARGET = 16 * 1024
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "manyhands:warc").bytes
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _BASE32_PAIRS = [first + second for first in _BASE32 for second in _BASE32]
@@ -36,7 +41,7 @@ _ODD_STATUS_LINE = re.compile(rb"[!-~]{1,20} +(\d{3}(?:[^\d].*)?)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 # They are about the body as it was sent. Ours is decoded: readers would decode it once more.
 _ABOUT_TRANSFER = re.compile(
-    rb"^(?=(?:content-encoding|transfer-encoding|content-length)[ \t]*:)", re.I | re.M
+    rb"^(?=(?:content-encoding|transfer-encoding|content-length)[ \t\v\f]*:)", re.I | re.M
 )
 
 
@@ -113,7 +118,23 @@ def response_head(head: bytes, length: int) -> bytes:
     under names that nobody acts upon, the same as Common Crawl's."""
     if not _WELL_FORMED_RESPONSE.fullmatch(head):
         head = _repaired_head(head)
-    return _ABOUT_TRANSFER.sub(b"X-Crawl-", head[:-2]) + b"Content-Length: %d\r\n\r\n" % length
+    renamed = _ABOUT_TRANSFER.sub(b"X-Crawl-", head[:-2])
+    if len(renamed) > LONGEST_HEAD:
+        renamed = _shortened(renamed)
+    return renamed + b"Content-Length: %d\r\n\r\n" % length
+
+
+def _shortened(head: bytes) -> bytes:
+    """Without the headers that are too long, and those that are too many."""
+    status, *headers = head.removesuffix(b"\r\n").split(b"\r\n")
+    kept = [status[:_LONGEST_STATUS_LINE]]
+    room = LONGEST_HEAD - _LONGEST_STATUS_LINE
+    for header in headers:
+        if len(header) + 2 <= room:
+            kept.append(header)
+            room -= len(header) + 2
+    left_out = len(headers) + 1 - len(kept)
+    return b"\r\n".join([*kept, b"X-Crawl-Headers-Left-Out: %d" % left_out, b""])
 
 
 def _repaired_head(head: bytes) -> bytes:
@@ -181,7 +202,10 @@ def _target(url: str) -> str:
     scheme = scheme.lower()
     if scheme not in ("http", "https") or not separator or not rest:
         raise ValueError("its URL is not one of HTTP")
-    return f"{scheme}://{_escaped(rest)}"
+    target = f"{scheme}://{_escaped(rest)}"
+    if len(target) > _LONGEST_TARGET:
+        raise ValueError(f"its URL has {len(target)} characters")
+    return target
 
 
 def _escaped(text: str) -> str:

@@ -6,7 +6,7 @@ from cli.arguments import WITHIN, make_parser
 from cli.crawl import crawl_request
 from cli.seeds import UsageError
 
-COMMANDS = ("demo", "crawl", "up", "submit", "status")
+COMMANDS = ("demo", "crawl", "up", "submit", "warc", "status")
 URL = "https://example.org/"
 
 
@@ -40,6 +40,7 @@ def test_every_command_explains_itself_with_examples(command, capsys):
         ("status", "first"),
         ("status", "--api", "localhost:3000"),
         ("submit",),
+        ("warc",),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(words, capsys):

@@ -114,7 +114,8 @@ def test_it_does_not_matter_in_which_pieces_the_bytes_come(pack: Pack, piece: in
 
 
 def test_requests_and_notes_are_passed_over() -> None:
-    notes = {"content_type": "application/warc-fields", "WARC_Target_URI": "http://example.com/"}
+    fields = "application/warc-fields"
+    uri = "http://example.com/"
     archive = Archive.of(
         [
             warc_record(
@@ -122,8 +123,8 @@ def test_requests_and_notes_are_passed_over() -> None:
             ),
             request_record(1),
             page_record(1),
-            warc_record(b"fetchTimeMs: 10\r\n", kind="metadata", **notes),
-            warc_record(b"", kind="revisit", WARC_Target_URI="http://example.com/"),
+            warc_record(b"x: 10\r\n", kind="metadata", content_type=fields, WARC_Target_URI=uri),
+            warc_record(b"", kind="revisit", WARC_Target_URI=uri),
         ]
     )
     (record,) = records_of(archive.data)
@@ -131,13 +132,10 @@ def test_requests_and_notes_are_passed_over() -> None:
 
 
 def test_wet_gives_text_and_wat_gives_json() -> None:
-    uri = {"WARC_Target_URI": "http://example.com/"}
     archive = Archive.of(
         [
-            warc_record("Grüße".encode(), kind="conversion", content_type="text/plain", **uri),
-            warc_record(
-                b'{"Envelope":{}}', kind="metadata", content_type="application/json", **uri
-            ),
+            warc_record("Grüße".encode(), kind="conversion", content_type="text/plain"),
+            warc_record(b'{"Envelope":{}}', kind="metadata", content_type="application/json"),
         ]
     )
     text, told = records_of(archive.data)
@@ -246,7 +244,7 @@ def test_a_file_that_was_packed_as_a_whole_goes_on_record_by_record(pack: Pack) 
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_zstd_files_may_have_a_dictionary(is_packed: bool) -> None:
     pages = [page_record(number) for number in range(200)]
-    dictionary = zstandard.train_dictionary(2000, pages)
+    dictionary = zstandard.train_dictionary(2000, list(pages))
     compressor = zstandard.ZstdCompressor(dict_data=dictionary)
     raw = dictionary.as_bytes()
     content = zstandard_packed(raw) if is_packed else raw
