@@ -32,22 +32,37 @@ FAKTORY_LAYERS = (
 WORKER_LAYERS = (
     (
         *("outcomes", "window", "queues", "lane_plan", "drain", "page_ids", "bodies"),
-        *("resources", "net", "net.addresses", "net.fetcher", "sinks", "sinks.ndjson"),
+        *("resources", "net", "net.addresses", "net.fetcher", "records"),
+        *("sinks", "sinks.places", "sinks.segment_file", "sinks.server_url"),
+        *("warc", "warc.digests", "warc.streams", "warc.threads", "warc.wat"),
         *("charset", "html_guard", "net.dns_cache", "net.idle", "net.tls"),
         *("stages", "scheduler", "pressure", "link", "task_dump", "loop_lag", "exits"),
         *("fork_safety", "settings", "crawl", "crawl.ready"),
     ),
     (
         *("delivery", "net.resolver", "net.encodings", "size_command", "config_command"),
-        *("net.dns", "net.reasons"),
+        *("net.dns", "net.reasons", "families"),
+        *("sinks.protocol", "sinks.manifest", "sinks.s3"),
+        *("warc.frames", "warc.s3_objects", "warc.writing"),
         *("child_link", "crawl.politeness", "crawl.robots"),
     ),
     (
         *("context", "source", "net.http1", "net.following", "command_line"),
         *("crawl.robots_source", "crawl.robots_tags"),
+        *("sinks.lane", "sinks.kinds", "sinks.rows", "sinks.segments"),
+        *("warc.http_source", "warc.outcomes", "warc.payloads"),
     ),
-    ("net.http1_connection", "html"),
-    ("net.http1_fetcher", "pages", "families", "stage_services"),
+    (
+        *("net.http1_connection", "html", "sinks.sinks", "sinks.batches", "sinks.line_files"),
+        *("sinks.publishing", "sinks.parquet_tables", "sinks.postgres_tables"),
+        *("sinks.kafka_messages", "sinks.elasticsearch_bulk", "warc.reading", "warc.sources"),
+    ),
+    (
+        *("net.http1_fetcher", "pages", "stage_services", "sinks.file_sink", "sinks.stores"),
+        *("sinks.postgres", "sinks.kafka", "sinks.elasticsearch"),
+        *("warc.chunks", "warc.tables", "warc.outputs"),
+    ),
+    ("sinks.jsonl", "sinks.warc", "sinks.parquet", "warc.exporting"),
     (
         *("crawl.figures", "crawl.tasks", "crawl.crawls", "crawl.endings"),
         *(
@@ -137,6 +152,7 @@ CLI_LAYERS = (
     ("services", "arguments", "kept", "summary"),
     ("order", "watch"),
     ("crawl", "demo", "up", "submit", "status"),
+    ("warc",),
     ("__main__",),
 )
 CLOCKS_AND_NETWORK = ("time", "socket", "asyncio", "threading", "selectors", "ssl")
@@ -186,6 +202,16 @@ PURE: dict[str, tuple[str, ...]] = {
     "worker.html": (),
     "worker.html_guard": (),
     "worker.page_ids": (),
+    "worker.records": (),
+    "worker.sinks.elasticsearch_bulk": (),
+    "worker.sinks.kafka_messages": (),
+    "worker.sinks.places": (),
+    "worker.sinks.postgres_tables": (),
+    "worker.sinks.rows": (),
+    "worker.sinks.server_url": (),
+    "worker.warc.digests": (),
+    "worker.warc.wat": (),
+    "worker.warc.writing": (),
     "worker.pages": (),
     "worker.net.addresses": (),
     "worker.charset": (),

@@ -109,7 +109,7 @@ class LineKeeper:
 
     def _cut(self, segment: Segment) -> None:
         with ExitStack() as stack:
-            # In a transaction: who looks for a file of its own must hardly ever find this one locked.
+            # In a transaction: who looks for a file of its own hardly ever finds this one locked.
             with self._manifest.transaction():
                 file = SegmentFile.take(self._directory / segment.name)
                 if file is None:

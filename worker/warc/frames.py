@@ -6,19 +6,13 @@ unpack, too, but holds Python's lock meanwhile, and says less of where and what 
 """
 
 import re
-import sys
-from collections.abc import Callable
-from typing import Protocol, cast
+from typing import IO, Protocol, cast
 
+import zstandard
 from isal import igzip_lib
 
 from shared.errors import ManyhandsError
-from worker.warc.streams import Window
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
+from worker.warc.streams import BytesStream, Window
 
 RECORD_BEGINS = b"WARC/"
 # Fed to a decompressor at a time: what is left over of it at the end of a member is copied.
@@ -31,9 +25,10 @@ SEARCH_BYTES = 256 * 1024
 # Of a record that is not packed: looked through for the end of its header, and at the most.
 FIRST_HEADER_BYTES = 4 * 1024
 MAX_HEADER_BYTES = 64 * 1024
-# What a zstd frame may ask for, as a power of two: that of its highest level.
-ZSTD_WINDOW_LOG = 27
+# What a zstd frame may ask for: as much as its highest level does.
+ZSTD_WINDOW_BYTES = 128 * 1024 * 1024
 MAX_DICTIONARY_BYTES = 16 * 1024 * 1024
+CUT_OFF = "the file ends in the middle of it"
 
 _RECORD_HEADER = re.compile(
     rb"WARC/\d\.\d{1,2}\r?\n(?:[!-~]+[ \t]*:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n)*)*?WARC-Type:", re.I
@@ -41,6 +36,10 @@ _RECORD_HEADER = re.compile(
 _CONTENT_LENGTH = re.compile(rb"^Content-Length[ \t]*:[ \t]*(\d{1,18})[ \t]*\r$", re.I | re.M)
 _BETWEEN_RECORDS = b"\r\n"
 _RECORD_ENDS = b"\r\n\r\n"
+# Its stub calls the class an exception.
+_GZIP_ERROR = cast("type[Exception]", igzip_lib.IsalError)
+_ZSTD_HEADER_BYTES = 18
+_ZSTD_BLOCK_HEADER_BYTES = 3
 
 
 class NotAnArchive(ManyhandsError):
@@ -78,41 +77,37 @@ class Packing(Protocol):
         """Whether these bytes are the beginning of a member that holds a record."""
 
 
-class _Decompressor(Protocol):
-    @property
-    def eof(self) -> bool: ...
+class Gzip:
+    magic = b"\x1f\x8b\x08"
 
-    @property
-    def needs_input(self) -> bool: ...
+    def skip(self, window: Window) -> None:
+        """Nothing may."""
 
-    @property
-    def unused_data(self) -> bytes: ...
+    def frame(self, window: Window) -> Frame:
+        return _GzipFrame(window)
 
-    def decompress(self, data: memoryview | bytes, max_length: int = -1) -> bytes: ...
-
-
-_Errors = tuple[type[Exception], ...]
+    def begins(self, beginning: memoryview) -> bool:
+        return _unpacks_to_record(self, beginning)
 
 
-class _PackedFrame:
+class _GzipFrame:
     """A `Frame`. State: the decompressor."""
 
-    __slots__ = ("_decompressor", "_errors", "_window")
+    __slots__ = ("_decompressor", "_window")
 
-    def __init__(self, window: Window, decompressor: _Decompressor, errors: _Errors) -> None:
+    def __init__(self, window: Window) -> None:
         self._window = window
-        self._decompressor = decompressor
-        self._errors = errors
+        self._decompressor = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
     def read(self, size: int, /) -> bytes:
         decompressor = self._decompressor
         while not decompressor.eof:
             piece: memoryview | bytes = b""
             if decompressor.needs_input and not (piece := self._window.take(FEED_BYTES)):
-                raise Damaged("the file ends in the middle of it")
+                raise Damaged(CUT_OFF)
             try:
                 out = decompressor.decompress(piece, size)
-            except self._errors as error:
+            except _GZIP_ERROR as error:
                 raise Damaged(f"it cannot be unpacked: {error}") from None
             if decompressor.eof:
                 self._window.give_back(len(decompressor.unused_data))
@@ -128,31 +123,18 @@ class _PackedFrame:
             pass
 
 
-class Gzip:
-    magic = b"\x1f\x8b\x08"
-    # Its stub calls the class an exception.
-    _errors = cast("_Errors", (igzip_lib.IsalError,))
-
-    def skip(self, window: Window) -> None:
-        """Nothing may."""
-
-    def frame(self, window: Window) -> Frame:
-        return _PackedFrame(window, _gunzip(), self._errors)
-
-    def begins(self, beginning: memoryview) -> bool:
-        return _unpacks_to_record(_gunzip, self._errors, beginning)
-
-
 class Zstd:
     """Frames may share a dictionary, which then is the first frame of the file."""
 
     magic = b"\x28\xb5\x2f\xfd"
-    _errors: _Errors = (zstd.ZstdError,)
     # Frames that are no data: a dictionary, or an index.
     no_data = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
 
     def __init__(self, dictionary: bytes = b"") -> None:
-        self._dictionary = zstd.ZstdDict(dictionary) if dictionary else None
+        self._decompressor = zstandard.ZstdDecompressor(
+            dict_data=zstandard.ZstdCompressionDict(dictionary) if dictionary else None,
+            max_window_size=ZSTD_WINDOW_BYTES,
+        )
 
     def skip(self, window: Window) -> None:
         while self.no_data.match(header := window.peek(8)) and len(header) >= 8:
@@ -160,15 +142,78 @@ class Zstd:
             window.seek(window.position + length)
 
     def frame(self, window: Window) -> Frame:
-        return _PackedFrame(window, self._unzstd(), self._errors)
+        return _ZstdFrame(window, self._decompressor)
 
     def begins(self, beginning: memoryview) -> bool:
-        return _unpacks_to_record(self._unzstd, self._errors, beginning)
+        return _unpacks_to_record(self, beginning)
 
-    def _unzstd(self) -> _Decompressor:
-        return zstd.ZstdDecompressor(
-            self._dictionary, options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG}
+
+class _ZstdFrame:
+    """A `Frame`. State: the bytes of the frame, and what they become."""
+
+    __slots__ = ("_packed", "_reader")
+
+    def __init__(self, window: Window, decompressor: zstandard.ZstdDecompressor) -> None:
+        self._packed = _ZstdBytes(window)
+        # Of the file that it asks for it calls `read` only.
+        self._reader = decompressor.stream_reader(
+            cast("IO[bytes]", self._packed), read_size=FEED_BYTES, closefd=False
         )
+
+    def read(self, size: int, /) -> bytes:
+        try:
+            return self._reader.read(size)
+        except zstandard.ZstdError as error:
+            raise Damaged(f"it cannot be unpacked: {error}") from None
+
+    def tell(self) -> int:
+        return 0
+
+    def finish(self) -> None:
+        while self.read(SEARCH_BYTES):
+            pass
+        if self._packed.read(1):
+            raise Damaged("it cannot be unpacked: it has more blocks than it says")
+
+
+class _ZstdBytes:
+    """The bytes of one frame, as a file: where it ends is known from block to block. State: how much
+    of the header or of a block is left, and what comes then."""
+
+    __slots__ = ("_checksum_bytes", "_is_last", "_left", "_window")
+
+    def __init__(self, window: Window) -> None:
+        beginning = bytes(window.peek(_ZSTD_HEADER_BYTES)[:_ZSTD_HEADER_BYTES])
+        try:
+            self._left = zstandard.frame_header_size(beginning)
+            has_checksum = zstandard.get_frame_parameters(beginning).has_checksum
+        except zstandard.ZstdError as error:
+            raise Damaged(f"it cannot be unpacked: {error}") from None
+        self._checksum_bytes = 4 if has_checksum else 0
+        self._is_last = False
+        self._window = window
+
+    def read(self, size: int) -> bytes:
+        if not self._left and not self._next_block():
+            return b""
+        piece = self._window.take(min(size, self._left))
+        if not piece:
+            raise Damaged(CUT_OFF)
+        self._left -= len(piece)
+        return bytes(piece)
+
+    def _next_block(self) -> bool:
+        if self._is_last:
+            self._left, self._checksum_bytes = self._checksum_bytes, 0
+            return self._left > 0
+        header = self._window.peek(_ZSTD_BLOCK_HEADER_BYTES)[:_ZSTD_BLOCK_HEADER_BYTES]
+        if len(header) < _ZSTD_BLOCK_HEADER_BYTES:
+            raise Damaged(CUT_OFF)
+        word = int.from_bytes(header, "little")
+        self._is_last = bool(word & 1)
+        is_one_byte_repeated = word >> 1 & 3 == 1
+        self._left = _ZSTD_BLOCK_HEADER_BYTES + (1 if is_one_byte_repeated else word >> 3)
+        return True
 
 
 class Plain:
@@ -208,7 +253,7 @@ class _PlainFrame:
             return b""
         piece = self._window.take(min(size, self._left))
         if not piece:
-            raise Damaged("the file ends in the middle of it")
+            raise Damaged(CUT_OFF)
         self._left -= len(piece)
         return bytes(piece)
 
@@ -319,19 +364,14 @@ def _dictionary(window: Window) -> bytes:
     if not data.startswith(Zstd.magic):
         return data
     try:
-        return zstd.ZstdDecompressor().decompress(data, MAX_DICTIONARY_BYTES)
-    except zstd.ZstdError as error:
+        return zstandard.ZstdDecompressor().decompress(data, MAX_DICTIONARY_BYTES)
+    except zstandard.ZstdError as error:
         raise NotAnArchive(f"its dictionary cannot be unpacked: {error}") from None
 
 
-def _gunzip() -> _Decompressor:
-    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-
-
-def _unpacks_to_record(
-    make: Callable[[], _Decompressor], errors: _Errors, beginning: memoryview
-) -> bool:
+def _unpacks_to_record(packing: Packing, beginning: memoryview) -> bool:
     try:
-        return make().decompress(beginning, len(RECORD_BEGINS)).startswith(RECORD_BEGINS)
-    except errors:
+        frame = packing.frame(Window(BytesStream(beginning), 0))
+        return frame.read(len(RECORD_BEGINS)) == RECORD_BEGINS
+    except Damaged:
         return False

@@ -27,6 +27,28 @@ class Aborted(Exception):
     """Nobody wants to have it any more: the job was cancelled."""
 
 
+class BytesStream:
+    """A `ByteStream` of what is in memory already. State: where it is."""
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self._data = memoryview(data)
+        self._at = 0
+
+    def read(self) -> memoryview:
+        rest = self._data[self._at :]
+        self._at = len(self._data)
+        return rest
+
+    def seek(self, offset: int) -> None:
+        self._at = offset
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def abort(self) -> None:
+        """Nothing waits."""
+
+
 class Window:
     """What was read of a stream and is not used yet. State: a piece of the file, where its next
     byte is, and the offset of its end."""
