@@ -177,8 +177,8 @@ class _ZstdFrame:
 
 
 class _ZstdBytes:
-    """The bytes of one frame, as a file: where it ends is known from block to block. State: how much
-    of the header or of a block is left, and what comes then."""
+    """The bytes of one frame, as a file: where it ends is known from block to block. State: how
+    much of the header or of a block is left, and what comes then."""
 
     __slots__ = ("_checksum_bytes", "_is_last", "_left", "_window")
 
