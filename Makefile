@@ -66,6 +66,9 @@ bench-crawl: setup ## A made-up web crawled by us, Scrapy and Colly; table in do
 bench-sinks: setup ## Three sinks at once, and what a crawl into sinks costs; table in docs/benchmarks
 	$(PY) -m loadtest bench-sinks $(ARGS)
 
+bench-warc: setup ## WARC files decoded and exported, beside FastWARC and warcio; table in docs/benchmarks
+	$(PY) -m loadtest bench-warc $(ARGS)
+
 loadtest: setup ## Locust against API, broker and worker; ends with a ledger of every job
 	$(PY) -m loadtest run $(ARGS)
 

@@ -18,6 +18,7 @@ from loadtest.bench_fetch import fetch_facts, run_fetch
 from loadtest.bench_ingest import ingest_facts, run_ingest
 from loadtest.bench_sinks import run_sinks, sinks_facts
 from loadtest.bench_state import run_state, state_facts
+from loadtest.bench_warc import run_warc, warc_facts
 from loadtest.bench_worker import run_worker
 from loadtest.broker_cells import FORMS, BrokerCell, parse_broker_cells
 from loadtest.broker_report import print_broker_report, write_broker_report
@@ -56,6 +57,8 @@ from loadtest.sinks_report import SinksReport, print_sinks_report, write_sinks_r
 from loadtest.stand import USERS, Load
 from loadtest.state_report import StateReport, print_state_report, write_state_report
 from loadtest.verdict import Targets
+from loadtest.warc_cells import SIZE_MB as WARC_SIZE_MB
+from loadtest.warc_report import WarcReport, print_warc_report, write_warc_report
 from loadtest.web_command import add_web, run_web
 from loadtest.worker_cells import Matrix, parse_worker_cells
 from loadtest.worker_report import print_worker_report, write_worker_report
@@ -70,6 +73,8 @@ NETWORK_ROUNDS = 3
 WORKER_ROUNDS = 3
 SINKS_ROUNDS = 3
 STATE_ROUNDS = 3
+WARC_ROUNDS = 3
+WARC_MEMORY_MB = 1024
 SEEN_URLS = 5_000_000
 OUT = Path("docs/benchmarks")
 # A load test that everything on two cores can bear, and what it must reach there.
@@ -200,6 +205,17 @@ def bench_state(console: Console, options: argparse.Namespace) -> int:
     return 1 if report.errors or not report.is_complete else 0
 
 
+def bench_warc(console: Console, options: argparse.Namespace) -> int:
+    """Run, show and write what archives cost; 1 when a run failed its check or was cut short."""
+    machine = warc_facts()
+    runs, files, is_complete = run_warc(console, options.size_mb, options.rounds, options.memory_mb)
+    report = WarcReport(_command(), _now(), machine, files, runs, is_complete)
+    print_warc_report(console, report)
+    write_warc_report(report, options.out)
+    console.print(f"written: warc.md, warc.json and warc.svg in {options.out}")
+    return 1 if report.errors or not report.is_complete else 0
+
+
 def bench_crawl(console: Console, options: argparse.Namespace) -> int:
     """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
     machine = crawl_facts()
@@ -272,6 +288,7 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("bench-worker", help=WORKER_HELP, description=WORKER_HELP)
     )
     _add_bench_state(commands.add_parser("bench-state", help=STATE_HELP, description=STATE_HELP))
+    _add_bench_warc(commands.add_parser("bench-warc", help=WARC_HELP, description=WARC_HELP))
     web = commands.add_parser("web", help=WEB_HELP, description=WEB_HELP)
     web.set_defaults(run=lambda _, options: run_web(options))
     add_web(web)
@@ -287,6 +304,7 @@ SINKS_HELP = "write batches into three sinks at once, and crawl with and without
 NETWORK_HELP = "drain jobs of 100 ms over distances, and compare with the sizing formula"
 WORKER_HELP = "drain by worker services of 50 to 20,000 slots and of several processes"
 STATE_HELP = "admit, claim and settle URLs in the state store, by several processes and among many"
+WARC_HELP = "decode a WARC file and export it to Parquet, beside FastWARC and warcio with pyarrow"
 WEB_HELP = "serve the synthetic web until Ctrl-C, and tell then how it was visited"
 INGEST_HELP = "hand jobs in by POST, list and stream, beside bare servers and raw PUSHB"
 
@@ -448,6 +466,24 @@ def _add_bench_state(bench: argparse.ArgumentParser) -> None:
     )
     bench.add_argument(
         "--seen", type=_count, default=SEEN_URLS, help="URLs that are known (default %(default)s)"
+    )
+    bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
+def _add_bench_warc(bench: argparse.ArgumentParser) -> None:
+    bench.set_defaults(run=bench_warc)
+    bench.add_argument("--rounds", type=_count, default=WARC_ROUNDS, help=f"default {WARC_ROUNDS}")
+    bench.add_argument(
+        "--size-mb",
+        type=_count,
+        default=WARC_SIZE_MB,
+        help="of the file of the rounds, compressed (default %(default)s)",
+    )
+    bench.add_argument(
+        "--memory-mb",
+        type=int,
+        default=WARC_MEMORY_MB,
+        help="of the longest file whose memory is looked at; 0: none (default %(default)s)",
     )
     bench.add_argument("--out", type=Path, default=OUT, help="directory")
 

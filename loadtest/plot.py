@@ -32,6 +32,9 @@ COLOURS = {
     "with": "#1f6feb",
     "without": "#1a9e96",
     "colly": "#1a9e96",
+    "bare": "#c2571a",
+    "plain": "#c2571a",
+    "checked": "#1a9e96",
 }
 INK, FAINT, GRID = "#1f2328", "#59636e", "#e4e7eb"
 STYLE = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"

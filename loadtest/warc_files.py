@@ -7,6 +7,7 @@ import hashlib
 import random
 import uuid
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 SMALLEST_PAGE, LARGEST_PAGE = 20_000, 140_000
@@ -47,8 +48,7 @@ class Made:
 
 def make_archive(path: Path, size: int, seed: int = 1) -> Made:
     """At least `size` bytes; the same for the same seed."""
-    rounds = 0
-    pages = payload_bytes = 0
+    rounds = pages = payload_bytes = 0
     distinct = bytearray()
     text = _Text(seed)
     while len(distinct) < min(size, DISTINCT_BYTES):
@@ -74,10 +74,10 @@ class _Text:
             "".join(self.random.choices(letters, k=self.random.randint(2, 10)))
             for _ in range(WORDS)
         ]
-        self._weights = [1 / (rank + 3) for rank in range(WORDS)]
+        self._up_to = list(accumulate(1 / (rank + 3) for rank in range(WORDS)))
 
     def words(self, count: int, between: str = " ") -> str:
-        return between.join(self.random.choices(self._words, self._weights, k=count))
+        return between.join(self.random.choices(self._words, cum_weights=self._up_to, k=count))
 
     def page(self, url: str) -> bytes:
         wanted = self.random.randint(SMALLEST_PAGE, LARGEST_PAGE)
@@ -99,7 +99,7 @@ class _Text:
             digest=f"{chance.getrandbits(128):032x}",
             alt=self.words(5),
             title=self.words(8),
-            text=self.words(70),
+            text=self.words(50),
             tag=self.words(1),
             month=chance.randint(1, 12),
             day=chance.randint(1, 28),

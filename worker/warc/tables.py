@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from worker.warc.reading import ArchivedRecord
 
-# What a reader takes into memory at a time, unpacked.
-GROUP_BYTES = 128 * 1024 * 1024
+# What a reader takes into memory at a time, unpacked, and we twice as much.
+GROUP_BYTES = 64 * 1024 * 1024
 GROUP_ROWS = 1_000_000
 # Of a body; the rest of it stays in the archive.
 MAX_BODY_BYTES = 16 * 1024 * 1024
