@@ -121,6 +121,8 @@ class _Groups:
             compression_level=ZSTD_LEVEL,
             use_dictionary=DICTIONARY_COLUMNS,
             write_statistics=STATISTICS_COLUMNS,
+            # Rows after which a page is looked at whether it is full: bodies are long.
+            write_batch_size=16,
             # That bodies are views is nothing to a reader.
             store_schema=False,
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from shared.errors import ConfigError
-from worker.stages import ProcessGroup, Stage, parse_groups, resolve_stages
+from worker.stages import CAPS, ProcessGroup, Stage, parse_groups, resolve_stages
 
 QUEUES = {"fetch": "fetch.*", "parse": "parse", "add": "default", "greet": "default"}
 EVERYTHING = ProcessGroup("worker", 1, 500)
@@ -95,6 +95,16 @@ def test_the_settings_file_refines_a_stage():
     options = {"fetch": Options(weight=3, cap=400, feeds="")}
     stages = resolve_stages(EVERYTHING, "", QUEUES, options)
     assert Stage("fetch", "fetch.*", weight=3, cap=400, feeds="") in stages
+
+
+def test_archives_have_few_slots_unless_the_settings_file_says_otherwise():
+    queues = {"warc": "warc", "export": "export"}
+    export, warc = resolve_stages(EVERYTHING, "", queues, {})
+    assert (warc.cap, warc.feeds) == (CAPS["warc"], "parse")
+    assert (export.cap, export.feeds) == (CAPS["export"], "")
+    group = ProcessGroup("warc", 1, 80, ("warc",))
+    (named,) = resolve_stages(group, "", queues, {"warc": Options(cap=8)})
+    assert named.cap == 8
 
 
 def test_the_settings_file_can_make_a_stage_of_any_queues():

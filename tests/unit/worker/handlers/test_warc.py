@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 import worker.warc.chunks
-from shared.crawl.messages import NO_ANSWER, NO_CRAWL
+from shared.crawl.messages import NO_ANSWER, NO_CRAWL, FetchedPage
+from shared.errors import ConfigError
 from shared.jobtypes import JOB_TYPES
 from shared.settings import Settings, WarcSettings
 from tests.support.archives import Archive, page_record, record_id
-from worker.handlers import parse as _parse  # noqa: F401  (its jobs are run, too)
+from worker.context import JobContext
+from worker.handlers import parse
 from worker.handlers import warc as handler
 from worker.net.fetcher import TemporaryFetchError
 from worker.outcomes import Dead, Done, Failed, Retry
 from worker.records import PageRecord
-from worker.testing import TEST_JID, JobResult, run_job
+from worker.testing import TEST_JID, JobResult, make_delivery, run_job
 from worker.warc.reading import Position
 from worker.warc.sources import Sources
 
@@ -83,6 +85,15 @@ async def test_a_parse_job_of_an_archive_leaves_records_and_no_answer(files: Pat
     )
     assert (first.crawl, first.visit, first.depth) == (None, None, None)
     assert second.id == record_id(1)
+
+
+async def test_pages_of_an_archive_that_nobody_would_keep_are_an_error(files: Path) -> None:
+    (files / "a.warc.gz").write_bytes(Archive.of_pages(1).data)
+    (child,) = (await run_job("warc", "a.warc.gz")).children
+    context = JobContext(make_delivery("parse_pages", child.args), None)
+    answer_to, ((*page,),) = child.args
+    with pytest.raises(ConfigError, match="no sink"):
+        await parse.parse_pages(answer_to, [FetchedPage(*page)], context)
 
 
 async def test_the_rest_of_a_file_is_the_last_job_that_is_pushed(

@@ -285,7 +285,7 @@ def test_what_another_tool_has_written_is_read() -> None:
     [
         b"",
         b"<!doctype html><title>404</title>",
-        gzip.compress(b"filedesc://x.arc 0.0.0.0 20080430204825 text/plain 200\n"),
+        gzip.compress(b"filedesc://x.arc 0.0.0.0 20080430204825 text/plain 200\n", mtime=0),
         bytes(range(256)) * 1000,
     ],
     ids=["empty", "HTML", "ARC", "bytes"],
