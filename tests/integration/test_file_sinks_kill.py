@@ -29,7 +29,7 @@ from worker.sinks.line_files import manifest_path
 from worker.sinks.manifest import SegmentState
 
 PROCESSES = 4
-MANY_RECORDS = 60_000 if IS_PROOF else 1500
+MANY_RECORDS = 20_000 if IS_PROOF else 1500
 KILLS = 150 if IS_PROOF else 6
 LONG = 900 if IS_PROOF else 90
 

@@ -36,7 +36,9 @@ class ServedFile:
         if found and self.knows_ranges and offset >= len(self.data):
             writer.write(b"HTTP/1.1 416 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
             return
-        lines = ["HTTP/1.1 206 Part" if offset else "HTTP/1.1 200 OK", f"ETag: {self.tag}"]
+        lines = ["HTTP/1.1 206 Part" if offset else "HTTP/1.1 200 OK"]
+        if self.tag:
+            lines.append(f"ETag: {self.tag}")
         if offset:
             lines.append(f"Content-Range: bytes {offset}-{len(self.data) - 1}/{len(self.data)}")
         if self.has_length:

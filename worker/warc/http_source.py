@@ -242,10 +242,9 @@ class HttpStream:
 
     def _check_version(self, version: "_Version") -> None:
         """Parts of two files must not be taken for one."""
-        if self._version is None:
-            self._version = version
-        elif self._version != version:
+        if self._version is not None and self._version.is_other_than(version):
             raise PermanentFetchError("the file was changed while it was read")
+        self._version = version
 
     def _drop(self) -> None:
         if self._answer is not None:
@@ -254,8 +253,16 @@ class HttpStream:
 
 
 class _Version(NamedTuple):
+    """None is what an answer did not say."""
+
     tag: str | None
     length: int | None
+
+    def is_other_than(self, later: "_Version") -> bool:
+        return any(
+            known is not None and said is not None and known != said
+            for known, said in zip(self, later, strict=True)
+        )
 
 
 class _Resolver(AbstractResolver):

@@ -96,6 +96,7 @@ async def test_a_lost_connection_is_taken_up_where_it_was(
     sources: Sources, site: LocalSite, served: ServedFile, knows_ranges: bool
 ) -> None:
     served.knows_ranges = knows_ranges
+    served.tag = ""
     served.cut_after, served.cuts = 400_000, 3
     assert await read(sources, site.url + "/a.warc.gz") == ARCHIVE.data
     first, *others = served.asked_for
@@ -164,6 +165,21 @@ async def test_a_file_that_was_changed_meanwhile_is_not_mixed(
 
     with pytest.raises(PermanentFetchError, match="changed while it was read"):
         await in_thread(read_and_change, stream.abort)
+
+
+async def test_an_answer_that_does_not_tell_the_length_is_no_change(
+    sources: Sources, site: LocalSite, served: ServedFile
+) -> None:
+    served.has_length = False
+    _, stream = sources.open(site.url + "/a.warc.gz")
+
+    def read_in_two() -> bytes:
+        first = bytes(stream.read())
+        stream.seek(0)
+        stream.seek(len(first))
+        return first + whole(stream, len(first))
+
+    assert await in_thread(read_in_two, stream.abort) == ARCHIVE.data
 
 
 async def test_redirects_are_followed(
