@@ -8,8 +8,8 @@ import pyarrow.dataset
 
 
 def warc_files(directory: Path) -> list[Path]:
-    """Those that count: complete, or still open."""
-    return sorted([*directory.glob("*.warc.gz"), *directory.glob("*.warc.gz.open")])
+    """Those that count, after an orderly stop."""
+    return sorted(directory.glob("*.warc.gz"))
 
 
 def warcio_complains(directory: Path) -> str:
