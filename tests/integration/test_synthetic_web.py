@@ -61,7 +61,8 @@ def test_what_a_naive_crawl_fetches_is_what_the_web_says_that_a_perfect_one_does
     visits = web.ledger()
     result = coverage(perfect, visits)
     assert result.is_exact, str(result)
-    verdict = judge(visits, delay_s=0.0)
+    # On a busy machine the server may note the end of an answer when its client is at the next.
+    verdict = judge(visits, delay_s=0.0, tolerance_s=0.2)
     rude = {name for name, one in verdict.all_violations.items() if one.count}
     # What it does not do is to wait.
     assert rude <= {"while blocked", "short of the Crawl-delay"}, str(verdict)
