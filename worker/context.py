@@ -67,12 +67,9 @@ class JobContext:
     def emit(self, record: Any) -> None:
         """Hand a record to the worker's sinks; the job is not acknowledged before they have it."""
         made = self._as_record(record)
-        if isinstance(made, PageRecord) and self.can_emit(Capture):
-            # Who keeps pages as they came may want nothing else of them.
-            if self.can_emit(PageRecord):
-                self.records.append(made)
-            return
         if not self.can_emit(type(made)):
+            if isinstance(made, PageRecord) and self.can_emit(Capture):
+                return  # who keeps pages as they came may want nothing else of them
             raise ConfigError("this worker has no sink for it, a record would be lost: set SINKS")
         self.records.append(made)
 

@@ -32,7 +32,7 @@ FAKTORY_LAYERS = (
 WORKER_LAYERS = (
     (
         *("outcomes", "window", "queues", "lane_plan", "drain", "page_ids", "bodies"),
-        *("resources", "net", "net.addresses", "net.fetcher", "records"),
+        *("resources", "net", "net.addresses", "net.buckets", "net.fetcher", "records"),
         *("sinks", "sinks.places", "sinks.segment_file", "sinks.server_url"),
         *("warc", "warc.digests", "warc.streams", "warc.threads", "warc.wat"),
         *("charset", "html_guard", "net.dns_cache", "net.idle", "net.tls"),

@@ -1,9 +1,4 @@
-"""Objects of a bucket of S3, or of anything that speaks like it.
-
-Credentials, region and endpoint come from the variables that the tools of AWS have
-(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL, …), or from the machine's
-role.
-"""
+"""Published files as objects of a bucket."""
 
 import re
 from datetime import timedelta
@@ -15,6 +10,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from shared.errors import ConfigError, ManyhandsError
+from worker.net.buckets import open_bucket, status_in
 from worker.sinks.places import Bucket
 
 # An upload holds this many parts of this size in memory.
@@ -22,13 +18,10 @@ PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
 # Of one request; a part has to get through a slow line in this time.
 REQUEST_TIMEOUT = timedelta(seconds=120)
-CONNECT_TIMEOUT = timedelta(seconds=5)
 # Whoever uploads tries again anyway, and says so.
 RETRIES = 2
 RETRY_TIMEOUT = timedelta(seconds=30)
 _LONGEST_REASON = 300
-# The library has no type for most of what a server answers.
-_STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 # A server that says so now may say something else later.
 _TEMPORARY = (408, 429)
@@ -49,16 +42,12 @@ class BucketStore:
     def open(cls, name: str, bucket: Bucket) -> Self:
         """Raises ConfigError when there is no such bucket, or when the credentials do not do."""
         try:
-            store = S3Store(
+            store = open_bucket(
                 bucket.name,
-                prefix=bucket.prefix or None,
-                # Whoever names an endpoint without TLS means it.
-                client_options={
-                    "allow_http": True,
-                    "timeout": REQUEST_TIMEOUT,
-                    "connect_timeout": CONNECT_TIMEOUT,
-                },
-                retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
+                bucket.prefix,
+                request_timeout=REQUEST_TIMEOUT,
+                retries=RETRIES,
+                retry_timeout=RETRY_TIMEOUT,
             )
             next(iter(obstore.list(store, chunk_size=1)), None)
         except (BaseError, OSError, ValueError) as error:
@@ -83,8 +72,8 @@ class BucketStore:
 
 
 def _is_refusal(text: str) -> bool:
-    status = _STATUS.search(text)
-    return status is not None and 300 <= int(status[1]) < 500 and int(status[1]) not in _TEMPORARY
+    status = status_in(text)
+    return 300 <= status < 500 and status not in _TEMPORARY
 
 
 def _reason(error: Exception) -> str:

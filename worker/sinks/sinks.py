@@ -95,9 +95,10 @@ class Sinks:
         """Done when every sink that wants them has them on disk. Raises RecordsRefused when one
         never will, SinkDown when we stop before. Cancelled, they are not written, or maybe are."""
         durable = self._loop.create_future()
-        size = sum(record.size for record in records)
+        sizes = [record.size for record in records]
+        size = sum(sizes)
         pending = _Pending(durable, records, size, self._loop.time())
-        entries = self._entries(pending)
+        entries = self._entries(pending, sizes)
         if not entries:
             durable.set_result(None)
             return durable
@@ -137,20 +138,17 @@ class Sinks:
             [Sample([sink], one.seconds, list(one.buckets)) for sink, one in figures.items()],
         )
 
-    def _entries(self, pending: _Pending) -> dict[SinkLane, Entry]:
-        by_lane: dict[SinkLane, list[Record]] = {}
-        for record in pending.records:
+    def _entries(self, pending: _Pending, sizes: Sequence[int]) -> dict[SinkLane, Entry]:
+        entries: dict[SinkLane, Entry] = {}
+        for record, size in zip(pending.records, sizes, strict=True):
             for lane in self._by_kind.get(type(record), ()):
-                by_lane.setdefault(lane, []).append(record)
-        return {
-            lane: Entry(
-                records,
-                sum(record.size for record in records),
-                pending.since,
-                lambda error: _settled(pending, error),
-            )
-            for lane, records in by_lane.items()
-        }
+                entry = entries.get(lane)
+                if entry is None:
+                    entry = Entry([], 0, pending.since, lambda error: _settled(pending, error))
+                    entries[lane] = entry
+                entry.records.append(record)
+                entry.size += size
+        return entries
 
     def _count(self, records: int, size: int) -> None:
         self._pending_records += records

@@ -10,6 +10,7 @@ from typing import BinaryIO, Protocol, cast
 
 from shared.warc_places import FileAt, ObjectAt
 from worker.net.fetcher import TemporaryFetchError
+from worker.sinks.segment_file import sync_directory
 from worker.warc.sources import path_below, s3_library, translated
 
 
@@ -75,7 +76,7 @@ class LocalOutput:
             os.fsync(self._file.fileno())
             self._part.replace(self._path)
             self._file.close()
-            _sync(self._path.parent)
+            sync_directory(self._path.parent)
         except OSError as error:
             raise translated(self._path, error) from error
 
@@ -109,11 +110,3 @@ def _is_still(path: Path, file: BinaryIO) -> bool:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

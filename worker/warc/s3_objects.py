@@ -1,9 +1,4 @@
-"""Objects of S3, or of anything that speaks like it: one as a stream, and one that is written.
-
-Credentials, region and endpoint come from the variables that the tools of AWS have
-(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL, …), or from the machine's
-role. Blocking; for a thread.
-"""
+"""Objects of a bucket: one as a stream, and one that is written. Blocking; for a thread."""
 
 import re
 from collections.abc import Iterator
@@ -16,6 +11,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from shared.warc_places import ObjectAt
+from worker.net.buckets import open_bucket, status_in
 from worker.net.fetcher import TEMPORARY_STATUSES, PermanentFetchError, TemporaryFetchError
 from worker.warc.streams import Aborted
 
@@ -25,27 +21,21 @@ BLOCK_BYTES = 4 * 1024 * 1024
 PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 3
 REQUEST_TIMEOUT = timedelta(seconds=60)
-CONNECT_TIMEOUT = timedelta(seconds=5)
 # By the library; after that the job is tried again.
 RETRIES = 3
 RETRY_TIMEOUT = timedelta(seconds=60)
 PAST_THE_END = 416
 
-_STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 
 
-def open_bucket(name: str) -> S3Store:
+def bucket_of(place: ObjectAt) -> S3Store:
     """Nothing is asked yet."""
-    return S3Store(
-        name,
-        # Whoever names an endpoint without TLS means it.
-        client_options={
-            "allow_http": True,
-            "timeout": REQUEST_TIMEOUT,
-            "connect_timeout": CONNECT_TIMEOUT,
-        },
-        retry_config={"max_retries": RETRIES, "retry_timeout": RETRY_TIMEOUT},
+    return open_bucket(
+        place.bucket,
+        request_timeout=REQUEST_TIMEOUT,
+        retries=RETRIES,
+        retry_timeout=RETRY_TIMEOUT,
     )
 
 
@@ -54,7 +44,7 @@ class ObjectStream:
 
     def __init__(self, place: ObjectAt) -> None:
         self._place = place
-        self._store = open_bucket(place.bucket)
+        self._store = bucket_of(place)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="s3")
         self._position = 0
         self._ahead: Future[memoryview] | None = None
@@ -107,8 +97,7 @@ def foreign_errors(place: ObjectAt) -> Iterator[None]:
         yield
     except (BaseError, OSError) as error:
         text = str(error)
-        found = _STATUS.search(text)
-        status = int(found[1]) if found else 0
+        status = status_in(text)
         if status == PAST_THE_END:
             raise _PastTheEnd from None
         code = _CODE.search(text)
@@ -128,7 +117,7 @@ class ObjectOutput:
     def __init__(self, place: ObjectAt) -> None:
         self._place = place
         self._writer = obstore.open_writer(
-            open_bucket(place.bucket),
+            bucket_of(place),
             place.key,
             buffer_size=PART_BYTES,
             max_concurrency=PARTS_AT_ONCE,

@@ -110,4 +110,4 @@ async def test_a_server_that_is_gone_may_come_back(
 
 
 def test_nothing_is_asked_when_a_bucket_is_opened(bucket: str) -> None:
-    assert isinstance(s3_objects.open_bucket("no-such-bucket"), S3Store)
+    assert isinstance(s3_objects.bucket_of(ObjectAt("no-such-bucket", "x")), S3Store)
