@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test demo prove loadtest bench-consumer bench-broker bench-ingest \
-	bench-network bench-worker bench-state bench-fetch bench-crawl bench-sinks lock clean
+	bench-network bench-worker bench-state bench-fetch bench-crawl bench-sinks bench-warc lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

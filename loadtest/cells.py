@@ -13,7 +13,7 @@ ONE_SOCKET_PER_SLOT_CAP = 1900
 
 RUN_S = 4.5
 # About what each server gives on two cores with a consumer beside it; only sets a run's length.
-SERVER_JOBS_PER_S = {"faktory": 4000, "broker": 20_000}
+SERVER_JOBS_PER_S = {"faktory": 8000, "broker": 20_000}
 MIN_JOBS = 2000
 # A steady window needs a few waves between the first one and an empty queue.
 MIN_WAVES = 5

@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
@@ -67,6 +68,7 @@ def _run(spec: ChildSpec, parent: Connection) -> int:
         worker_settings.use(settings)
         load_handlers(settings.worker.handlers)
         _spare_the_garbage_collector()
+        _interrupt_nobody()
         return uvloop.run(_work(spec, parent))
     except ManyhandsError as error:
         sys.stderr.write(f"worker: {error}\n")
@@ -98,6 +100,15 @@ def _is_pointless(error: ManyhandsError) -> bool:
     if isinstance(error, ConnectFailed):
         return not error.is_retryable
     return isinstance(error, ConfigError)
+
+
+def _interrupt_nobody() -> None:
+    """An answer that arrives need not take the processor from whoever has it, maybe the server: a
+    moment later there are more of them to one turn of the loop. Saves a twentieth of the time of a
+    small job, where the processors are busy."""
+    if hasattr(os, "SCHED_BATCH"):
+        with suppress(OSError):  # where a sandbox forbids it, it is only slower
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _spare_the_garbage_collector() -> None:

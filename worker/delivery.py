@@ -60,15 +60,17 @@ class Delivery:
         self.jid: str = fields["jid"]
         self.jobtype: str = fields["jobtype"]
         self.args: list[Any] = fields["args"]
-        ours = _ours(fields)
         self.id: str = self.jid
         # How often it was handed out before, by put-backs and by failures, and now once more.
         self.deliveries: int = 1
-        if _is_identity(ours):
-            self.id = ours["id"]
-            self.deliveries += ours["deliveries"]
-        version = ours.get("v", FIRST_VERSION)
-        self.version: int = version if type(version) is int else FIRST_VERSION
+        self.version: int = FIRST_VERSION
+        if ours := _ours(fields):
+            if _is_identity(ours):
+                self.id = ours["id"]
+                self.deliveries += ours["deliveries"]
+            version = ours.get("v")
+            if type(version) is int:
+                self.version = version
         if "failure" in fields:
             self.deliveries += _retry_count(fields["failure"]) + 1
         reserve_for_s = max(fields.get("reserve_for") or DEFAULT_RESERVE_FOR_S, MIN_RESERVE_FOR_S)

@@ -291,10 +291,10 @@ class FaktorySource:
         while True:
             await asyncio.sleep(TICK_S)
             now = self._loop.time()
-            self.commands.close_overdue(now)
+            self.commands.look(now)
             self.commands.send_waiting()
             for stage in self.stages:
-                stage.close_overdue(now)
+                stage.look(now)
             self.fetches_changed()
 
     def _set_reading(self, is_reading: bool) -> None:

@@ -18,7 +18,7 @@ from worker.outcomes import Failed
 MAX_ATTEMPTS = 4
 REPEAT_AFTER_S = 1.0
 # A lane answers one command after the other, so a batch is also what one lane is kept busy with.
-BATCH = 32
+BATCH = 16
 
 
 class Results:

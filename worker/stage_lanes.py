@@ -19,7 +19,7 @@ from worker.scheduler import StageView
 from worker.stages import Stage
 from worker.window import (
     BROKER_DEPTH_PER_LANE,
-    BROKER_RESULTS_PER_LANE,
+    BROKER_LINES_PER_LANE,
     Window,
     spread,
 )
@@ -76,7 +76,7 @@ class StageLanes(FetchEvents):
         """Make the lanes; the caller runs them."""
         if is_broker:
             self.window.depth_per_lane = BROKER_DEPTH_PER_LANE
-            self.window.results_per_lane = BROKER_RESULTS_PER_LANE
+            self.window.lines_per_lane = BROKER_LINES_PER_LANE
         self.window.planned_lanes = count
         self.lanes = [FetchLane(dialer, self) for _ in range(count)]
         return self.lanes
@@ -118,9 +118,9 @@ class StageLanes(FetchEvents):
             return 0.0
         return now - max(self.answered_at, *(connection.progress_at for connection in waiting))
 
-    def close_overdue(self, now: float) -> None:
+    def look(self, now: float) -> None:
         for lane in tuple(self.up):
-            lane.close_if_overdue(now)
+            lane.look(now)
 
     def close(self) -> None:
         for lane in self.lanes:

@@ -2,12 +2,17 @@
 
 Each outstanding FETCH is a promise of a slot, and a job that a crash can strand: so there are as
 many as the path needs to stay full, and no more. By Little's law that is the rate of answers ×
-the round trip; half as many again let it grow, eight per lane keep the server busy without waiting
+the round trip; a quarter more lets it grow, eight per lane keep the server busy without waiting
 for our next line. With an empty queue it falls to a handful in all.
+
+FETCHes and results share the path and the server, so they are bounded together: once that many
+wait for an answer, each answer lets one FETCH out. A bound on the results alone stopped the FETCHes
+altogether each time that it was reached, and half a second later, when the results were gone, the
+server had neither to do.
 
 Invariants, held by `credits`:
     outstanding + running ≤ slots
-    no FETCH is sent while more results are unanswered than the path and the server can hold
+    no FETCH is sent while more lines wait for their answers than the path and the server can hold
 """
 
 from collections import deque
@@ -20,13 +25,13 @@ from math import ceil
 # at once (a first wave of equal length) find the window of the wave before.
 INTERVAL_S = 0.1
 REMEMBERED_INTERVALS = 30
-HEADROOM = 1.5
+HEADROOM = 1.25
 DEPTH_PER_LANE = 8
-# There are as many command lanes as fetch lanes, and a result costs the server twice as much.
-RESULTS_PER_LANE = 16
+# FETCHes and results together that the server may have waiting, for each fetch lane.
+LINES_PER_LANE = 24
 # Our broker drops the FETCHes of a connection that is gone, so they may be many; it has few lanes.
 BROKER_DEPTH_PER_LANE = 1024
-BROKER_RESULTS_PER_LANE = 4096
+BROKER_LINES_PER_LANE = 4096
 ERROR_PAUSE_S = 1.0
 # Jobs that are started all at once end all at once, if they are alike, and then the loop is busy
 # for as long as all of them together need: at 10,000 slots a quarter of a second, wave after wave.
@@ -35,6 +40,9 @@ ERROR_PAUSE_S = 1.0
 REPLACEMENT = 1.25
 MORE_PER_S = 10_000
 BURST = 64
+# Under load FETCHes go out in groups of so many at the most: a line by itself costs a system call
+# here, one at the server, and a packet.
+GROUP = 8
 
 
 class RateMeter:
@@ -79,7 +87,7 @@ class Window:
     idle_fetches: int
     planned_lanes: int = 1
     depth_per_lane: int = DEPTH_PER_LANE
-    results_per_lane: int = RESULTS_PER_LANE
+    lines_per_lane: int = LINES_PER_LANE
     lanes: int = 0
     running: int = 0
     outstanding: int = 0
@@ -103,8 +111,8 @@ class Window:
         if not self.is_open or self.lanes == 0 or self.is_held(now):
             return 0
         free = self.slots - self.outstanding - self.running
-        reportable = self._useful_results(now) - unanswered_results
-        wanted = max(0, min(free, reportable, self._target(now) - self.outstanding))
+        room = self._useful_lines(now) - self.outstanding - unanswered_results
+        wanted = max(0, min(free, room, self._target(now) - self.outstanding))
         startable = self._replacements + int(self._more(now))
         self.is_cut_short = wanted > startable
         return min(wanted, startable)
@@ -171,26 +179,32 @@ class Window:
     def _useful(self, now: float) -> int:
         return max(self.idle_fetches, self._flying(now) + self.depth_per_lane * self.lanes)
 
-    def _useful_results(self, now: float) -> int:
-        """Above this many, results queue up at the server instead of being answered.
+    def _useful_lines(self, now: float) -> int:
+        """Above this many, FETCHes and results queue up at the server instead of being answered.
 
         Slots do not bound it: a job that waits only for the answer to its result has left its slot,
         and a bound by slots would make each of them wait for two round trips per job."""
-        return self._flying(now) + self.results_per_lane * self.lanes
+        return 2 * self._flying(now) + self.lines_per_lane * self.lanes
 
     def _flying(self, now: float) -> int:
-        return ceil(self.meter.per_second(now) * self.round_trip_s * HEADROOM)
+        """In each direction; no more than there are slots, whatever a short interval counted."""
+        return min(self.slots, ceil(self.meter.per_second(now) * self.round_trip_s * HEADROOM))
 
 
 def spread(count: int, outstanding: Sequence[int]) -> list[int]:
-    """Give `count` new FETCHes to lanes, one each in turn, the least loaded first.
+    """Give `count` new FETCHes to lanes, a group to each in turn, the least loaded first.
 
     Returns how many each lane gets. A FETCH that waits behind another one on an empty queue waits
-    two seconds longer, so level lanes are what keeps a trickle of jobs prompt.
+    two seconds longer, so level lanes are what keeps a trickle of jobs prompt: a group is no larger
+    than what a lane has on average.
     """
     lanes = len(outstanding)
-    everyone, rest = divmod(count, lanes)
-    given = [everyone] * lanes
-    for lane in nsmallest(rest, range(lanes), key=outstanding.__getitem__):
-        given[lane] += 1
+    group = max(1, min(GROUP, (sum(outstanding) + count) // lanes))
+    groups, rest = divmod(count, group)
+    everyone, more = divmod(groups, lanes)
+    given = [everyone * group] * lanes
+    *whole, last = nsmallest(more + 1, range(lanes), key=outstanding.__getitem__)
+    for lane in whole:
+        given[lane] += group
+    given[last] += rest
     return given

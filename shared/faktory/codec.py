@@ -24,6 +24,7 @@ MAX_ERROR_MESSAGE_BYTES: Final = 1000
 MAX_BACKTRACE_LINES: Final = 50
 
 _PLUS, _MINUS, _DOLLAR, _COLON = b"+-$:"
+_OK_LINE = b"+OK" + CRLF
 
 
 @dataclass(slots=True, frozen=True)
@@ -55,6 +56,8 @@ class ReplyParser:
 
     def feed(self, data: bytes) -> list[Reply]:
         """Take what the socket gave; return the answers that are complete with it."""
+        if data == _OK_LINE and not self._chunks:
+            return [OK]  # an ACK's, by itself: every other answer of a busy worker
         if self._chunks:
             # Joined only once enough is there: a large bulk in small pieces stays linear.
             self._chunks.append(data)
@@ -76,9 +79,11 @@ class ReplyParser:
             line_end = data.find(CRLF, position)
             if line_end < 0:
                 self._needed_bytes = 0
-                _check_line_length(end - position)
+                line_end = end
+            if line_end - position > MAX_LINE_BYTES:
+                raise ProtocolError(f"a line of over {MAX_LINE_BYTES} bytes")
+            if line_end == end:
                 break
-            _check_line_length(line_end - position)
             kind = data[position]
             if kind == _DOLLAR:
                 size = self._bulk_size(data[position + 1 : line_end])
@@ -107,11 +112,6 @@ class ReplyParser:
         if size < -1:
             raise ProtocolError(f"a bulk answer of length {size}")
         return size
-
-
-def _check_line_length(size: int) -> None:
-    if size > MAX_LINE_BYTES:
-        raise ProtocolError(f"a line of over {MAX_LINE_BYTES} bytes")
 
 
 def _parse_line(kind: int, line: bytes) -> Reply:

@@ -24,13 +24,18 @@ CONNECT_TIMEOUT_S = 10.0
 # OpenSSL's verification results for a host name and for an address that do not match.
 WRONG_NAME_CODES = (62, 64)
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES = 15, 5, 3
+# Answers that nobody waits for wake us by so many at a time; none is shorter than this.
+ANSWERS_TOGETHER = 8
+SHORTEST_ANSWER_BYTES = len(b"+OK\r\n")
 
 
 class Connection(asyncio.Protocol):
     """A logged-in socket. Made by `dial`, owned by one lane.
 
     Whole mutable state: the transport, the unsent lines of this loop turn, the tokens of the
-    commands that await an answer, the parser's rest, and the time of the last progress.
+    commands that await an answer, how many were sent in all and up to the last one that somebody
+    waits for, whether the kernel lets answers come together, the parser's rest, and the time of the
+    last progress.
     """
 
     def __init__(self) -> None:
@@ -42,6 +47,8 @@ class Connection(asyncio.Protocol):
         self.awaiting: deque[Any] = deque()
         self._parser = ReplyParser()
         self._unsent: list[bytes] = []
+        self._sent = self._sent_with_urgent = 0
+        self._is_patient = False
         self._is_reading = True
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -65,14 +72,18 @@ class Connection(asyncio.Protocol):
         if self.lost_reason is not None:
             self._loop.call_soon(on_lost, self.lost_reason)
 
-    def send(self, line: bytes, token: Any) -> None:
-        """Queue one command; `token` comes back with its answer. Sent at the end of this turn."""
+    def send(self, line: bytes, token: Any, *, is_urgent: bool = True) -> None:
+        """Queue one command; `token` comes back with its answer. Sent at the end of this turn. The
+        answer to one that is not urgent may wait for others, until the next `hurry`."""
         if not self._unsent:
             self._loop.call_soon(self._write_turn)
         if not self.awaiting:
             self.progress_at = self._loop.time()
         self._unsent.append(line)
         self.awaiting.append(token)
+        self._sent += 1
+        if is_urgent:
+            self._sent_with_urgent = self._sent
 
     async def greeting(self) -> Reply:
         """What the server says first, unasked."""
@@ -89,6 +100,11 @@ class Connection(asyncio.Protocol):
     def is_overdue(self, now: float, patience_s: float) -> bool:
         """True when an answer is awaited and nothing has come for `patience_s`."""
         return bool(self.awaiting) and self._is_reading and now - self.progress_at > patience_s
+
+    def hurry(self) -> None:
+        """Take whatever answers are there by now."""
+        if self._is_patient and self.lost_reason is None:
+            self._set_patient(False)
 
     def close(self, reason: str = "closed by us") -> None:
         self._lose(ConnectionLost(reason))
@@ -124,6 +140,8 @@ class Connection(asyncio.Protocol):
                 self._on_reply(awaiting.popleft(), reply)
                 if self.lost_reason is not None:
                     return  # closed by what the answer said; what is kept is sent again
+            if self._is_patient and not self._can_be_patient():
+                self._set_patient(False)
         except ProtocolError as error:
             self._lose(error)
 
@@ -139,8 +157,24 @@ class Connection(asyncio.Protocol):
 
     def _write_turn(self) -> None:
         if self._transport is not None and self.lost_reason is None:
+            if self._is_patient is not (is_patient := self._can_be_patient()):
+                self._set_patient(is_patient)
             self._transport.write(b"".join(self._unsent))
         self._unsent.clear()
+
+    def _can_be_patient(self) -> bool:
+        """Enough answers are owed to wait for several, and nobody waits for one of them."""
+        owed = len(self.awaiting)
+        return owed >= ANSWERS_TOGETHER and self._sent - owed >= self._sent_with_urgent
+
+    def _set_patient(self, is_patient: bool) -> None:
+        """A server under load answers results one by one: a system call and a turn of the loop for
+        each of them would cost more than sending them did."""
+        assert self._transport is not None
+        self._is_patient = is_patient
+        least_bytes = ANSWERS_TOGETHER * SHORTEST_ANSWER_BYTES if is_patient else 1
+        sock = self._transport.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least_bytes)
 
     def _lose(self, reason: FaktoryError) -> None:
         if self.lost_reason is not None:

@@ -26,6 +26,8 @@ STABLE_AFTER_S = 5.0
 # A healthy server answers a command in milliseconds, and each FETCH of a lane within 2 s (5 s
 # at its own worst), so silence for this long while an answer is due means a dead path.
 PATIENCE_S = 12.0
+# The better of a few is nearly as good as the best of all, and found at once.
+LANES_COMPARED = 4
 
 
 class Lane:
@@ -73,9 +75,12 @@ class Lane:
         if self.connection is not None:
             self.connection.close()
 
-    def close_if_overdue(self, now: float) -> None:
-        if self.connection is not None and self.connection.is_overdue(now, PATIENCE_S):
-            self.connection.close(f"no answer for {PATIENCE_S:.0f} s")
+    def look(self, now: float) -> None:
+        """To be called now and then: no answer lies about for longer, and a dead path is left."""
+        if self.connection is not None:
+            self.connection.hurry()
+            if self.connection.is_overdue(now, PATIENCE_S):
+                self.connection.close(f"no answer for {PATIENCE_S:.0f} s")
 
     def _connection_lost(self, reason: FaktoryError) -> None:
         connection, self.connection = self.connection, None
@@ -192,7 +197,8 @@ class CommandLane(Lane):
 
 
 class CommandLanes:
-    """Commands over a few sockets, round robin. State: the lanes and what waits for one of them."""
+    """Commands over a few sockets, in turn, past the busier ones. State: the lanes and what waits
+    for one of them."""
 
     def __init__(self, dialer: Dialer, count: int) -> None:
         self._waiting: deque[Command] = deque()
@@ -246,7 +252,7 @@ class CommandLanes:
         else:
             for command in commands:
                 if not _expire(command):
-                    connection.send(command.line, command)
+                    connection.send(command.line, command, is_urgent=not command.is_kept)
 
     def withdraw(self, command: Command) -> bool:
         """Take back a command that was not sent yet; False when it was."""
@@ -274,7 +280,7 @@ class CommandLanes:
             if connection is None:
                 return
             command = self._waiting.popleft()
-            connection.send(command.line, command)
+            connection.send(command.line, command, is_urgent=not command.is_kept)
 
     def lane_up(self) -> None:
         self._is_up.set()
@@ -290,22 +296,30 @@ class CommandLanes:
                 command.on_reply(command, reason)
         self.send_waiting()
 
-    def close_overdue(self, now: float) -> None:
+    def look(self, now: float) -> None:
         for lane in self.lanes:
-            lane.close_if_overdue(now)
+            lane.look(now)
 
     def close(self) -> None:
         for lane in self.lanes:
             lane.close()
 
     def _pick(self) -> Connection | None:
-        count = len(self.lanes)
-        for step in range(count):
-            connection = self.lanes[(self._turn + step) % count].connection
-            if connection is not None and connection.can_send:
-                self._turn = (self._turn + step + 1) % count
-                return connection
-        return None
+        """Of the next few in turn the one that owes the fewest answers."""
+        best: Connection | None = None
+        seen, fewest = 0, inf
+        for _ in self.lanes:
+            self._turn = (self._turn + 1) % len(self.lanes)
+            connection = self.lanes[self._turn].connection
+            if connection is None or not connection.can_send:
+                continue
+            owed = len(connection.awaiting)
+            if owed < fewest:
+                best, fewest = connection, owed
+            seen += 1
+            if seen == LANES_COMPARED or not owed:
+                break
+        return best
 
 
 def _expire(command: Command) -> bool:

@@ -1,8 +1,9 @@
 """A Faktory server, its network and a worker's jobs, in simulated time; the window is the real one.
 
 Each lane is served serially, as the server does it: a FETCH takes `service_s`, and blocks for up
-to two seconds when the queue is empty. Lines travel for half a round trip each way. After every
-event the promises of `worker.window` are checked.
+to two seconds when the queue is empty. Results take `result_s` each, one after the other. Lines
+travel for half a round trip each way. After every event the promises of `worker.window` are
+checked.
 """
 
 import heapq
@@ -13,7 +14,7 @@ from functools import partial
 from itertools import count
 
 from shared.sizing import GATHER_S
-from worker.window import Window, spread
+from worker.window import LINES_PER_LANE, Window, spread
 
 FETCH_BLOCKS_S = 2.0
 # The worker's own rhythm, as worker/faktory_source.py has it.
@@ -39,6 +40,7 @@ class Simulation:
     idle_fetches: int = 4
     round_trip_s: float = 0.0
     service_s: float = 0.0005
+    result_s: float = 0.0
     job_s: float = 1.0
     now: float = 1000.0
     backlog: int = 0
@@ -46,6 +48,8 @@ class Simulation:
     finished: int = 0
     fetches: int = 0
     longest_wait_s: float = 0.0
+    # How long the server had no result to work on.
+    without_results_s: float = 0.0
     window: Window = field(init=False)
     lanes: list[SimulatedLane] = field(init=False)
 
@@ -62,6 +66,7 @@ class Simulation:
         self._blocks = count()
         self._blocked_ids: set[int] = set()
         self._pushed_at: deque[float] = deque()
+        self._results_done_at = self.now
         self._after(TICK_S, self._tick)
         self._schedule_pump()
 
@@ -106,7 +111,8 @@ class Simulation:
         assert window.running >= 0
         assert window.outstanding == sum(lane.outstanding for lane in self.lanes)
         assert window.outstanding + window.running <= self.slots
-        assert window.outstanding + window.running + self.unanswered <= 2 * self.slots
+        lines = window.outstanding + window.running + self.unanswered
+        assert lines <= 3 * self.slots + LINES_PER_LANE * self.lane_count
 
     def _after(self, delay_s: float, happen: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.now + delay_s, next(self._numbers), happen))
@@ -153,7 +159,7 @@ class Simulation:
         self.window.job_ended()
         self.finished += 1
         self.unanswered += 1
-        self._after(self.round_trip_s, self._take_ok)
+        self._after(self.round_trip_s / 2, self._arrive_result)
         self._schedule_pump()
 
     def _take_ok(self) -> None:
@@ -165,6 +171,11 @@ class Simulation:
         self._schedule_pump()
 
     # The server's side
+
+    def _arrive_result(self) -> None:
+        self.without_results_s += max(0.0, self.now - self._results_done_at)
+        self._results_done_at = max(self.now, self._results_done_at) + self.result_s
+        self._after(self._results_done_at - self.now + self.round_trip_s / 2, self._take_ok)
 
     def _arrive(self, lane: SimulatedLane, fetches: int) -> None:
         if lane.is_up:

@@ -1,15 +1,20 @@
 """One socket: answers in order, writes joined, and every failed dial explained in one line."""
 
 import asyncio
+import fcntl
 import socket
 import ssl
+import termios
+from array import array
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 import trustme
 
 from shared.errors import ConfigError, ConnectFailed, ConnectionLost, FaktoryError, ProtocolError
 from shared.faktory.codec import ErrorReply, Reply
-from shared.faktory.connection import Connection, dial, tls_context
+from shared.faktory.connection import ANSWERS_TOGETHER, Connection, dial, tls_context
 from shared.faktory.handshake import ServerAddress
 from tests.support.fake_transport import FakeTransport, logged_in
 from tests.support.scripted_server import (
@@ -23,6 +28,7 @@ from tests.support.scripted_server import (
     ScriptedServer,
     Silence,
     Step,
+    eventually,
 )
 
 PASSWORD = "hunter2"
@@ -242,6 +248,67 @@ async def failure(
     assert PASSWORD not in text
     assert "\n" not in text
     return refused.value
+
+
+# Answers that nobody waits for
+
+
+@asynccontextmanager
+async def eight_results(*answers: Step) -> AsyncIterator[tuple[Connection, Owner]]:
+    """As many results as are answered together, sent to a server that gives these answers."""
+    expected = [Expect(b"ACK")] * ANSWERS_TOGETHER
+    async with ScriptedServer((*GREETING, *expected, *answers)) as server:
+        connection = await dial(server.address(), None)
+        owner = Owner(connection)
+        for number in range(ANSWERS_TOGETHER):
+            connection.send(b"ACK {}\r\n", number, is_urgent=False)
+        try:
+            yield connection, owner
+        finally:
+            connection.close()
+
+
+def unread_bytes(connection: Connection) -> int:
+    """What the kernel has for us."""
+    assert connection._transport is not None
+    descriptor = connection._transport.get_extra_info("socket").fileno()
+    size = array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, size)
+    return size[0]
+
+
+async def test_answers_to_results_are_taken_together():
+    rest = asyncio.Event()
+    some, others = Say(b"+OK\r\n" * 3), Say(b"+OK\r\n" * (ANSWERS_TOGETHER - 3))
+    async with eight_results(some, Silence(rest), others) as (connection, owner):
+        await eventually(lambda: unread_bytes(connection) == len(some.data))
+        assert owner.replies == []
+        rest.set()
+        await eventually(lambda: len(owner.replies) == ANSWERS_TOGETHER)
+
+
+async def test_answers_that_lie_about_are_taken_in_a_hurry():
+    async with eight_results(Say(b"+OK\r\n" * 3)) as (connection, owner):
+        await eventually(lambda: unread_bytes(connection) == 3 * len(b"+OK\r\n"))
+        connection.hurry()
+        await eventually(lambda: len(owner.replies) == 3)
+
+
+async def test_once_few_answers_are_owed_each_is_taken_as_it_comes():
+    refused = Say(b"-ERR no such job, and this is said at some length\r\n")
+    async with eight_results(refused, OK) as (_, owner):
+        await eventually(lambda: len(owner.replies) == 2)
+
+
+async def test_a_connection_that_breaks_while_answers_lie_about_is_noticed():
+    async with eight_results(OK, Close()) as (_, owner):
+        await eventually(lambda: owner.lost)
+
+
+async def test_an_answer_that_somebody_waits_for_is_taken_at_once():
+    async with eight_results(*[OK] * 2) as (connection, owner):
+        connection.send(b"ACK {}\r\n", "urgent")
+        await eventually(lambda: len(owner.replies) == 2)
 
 
 async def test_a_dial_logs_in():

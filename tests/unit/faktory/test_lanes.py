@@ -278,9 +278,9 @@ async def test_an_overdue_lane_is_closed_and_one_that_owes_nothing_is_not():
         await turn()
         owing = 0 if dialer.transport(0).writes else 1
         now = asyncio.get_running_loop().time()
-        group.close_overdue(now + lanes.PATIENCE_S - 1)
+        group.look(now + lanes.PATIENCE_S - 1)
         assert not dialer.transport(owing).is_aborted
-        group.close_overdue(now + lanes.PATIENCE_S + 1)
+        group.look(now + lanes.PATIENCE_S + 1)
         assert dialer.transport(owing).is_aborted
         assert not dialer.transport(1 - owing).is_aborted
 
