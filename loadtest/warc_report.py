@@ -31,7 +31,9 @@ costs no other, checks the checksum of each before its record is given out, know
 and ends, and hands the records on. *Digests checked* reckons the SHA-1 of every record besides,
 which the bare loop does not. *The plain way* is warcio's `ArchiveIterator`, a list of dicts,
 `Table.from_pylist` and `write_table` with zstd, with the same columns: it holds the whole file in
-memory, and one row group is as long as the file.
+memory, so a page takes it longer in a longer file, and one row group is as long as the file.
+Archives of Common Crawl have about 1 GB; what `--size-mb 200` gives is in
+[warc-200-mb.md](warc-200-mb.md).
 """
 
 
