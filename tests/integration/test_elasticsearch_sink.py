@@ -25,10 +25,10 @@ from tests.support.sink_records import (
     written,
 )
 from worker.records import PlainRecord, Record
-from worker.sinks import elasticsearch as sink_module
-from worker.sinks.elasticsearch import ElasticsearchSink
-from worker.sinks.elasticsearch_bulk import requests_of
 from worker.sinks.protocol import RecordsRefused
+from worker.sinks.servers import elasticsearch as sink_module
+from worker.sinks.servers.elasticsearch import ElasticsearchSink
+from worker.sinks.servers.elasticsearch_bulk import requests_of
 
 pytestmark = pytest.mark.jvm
 

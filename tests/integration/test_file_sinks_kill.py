@@ -25,8 +25,8 @@ from tests.support.file_sinks import (
 from tests.support.imports import ROOT
 from tests.support.sink_records import page
 from tests.support.sink_writer import RECORDS
-from worker.sinks.line_files import manifest_path
-from worker.sinks.manifest import SegmentState
+from worker.sinks.files.line_files import manifest_path
+from worker.sinks.files.manifest import SegmentState
 
 PROCESSES = 4
 MANY_RECORDS = 20_000 if IS_PROOF else 1500

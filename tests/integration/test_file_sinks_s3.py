@@ -24,10 +24,10 @@ from tests.support.file_sinks import (
 )
 from tests.support.sink_records import page, plain, written
 from tests.support.waiting import eventually
-from worker.sinks import batches, file_sink
-from worker.sinks.jsonl import JsonlSink
-from worker.sinks.s3 import PART_BYTES, BucketTrouble
-from worker.sinks.warc import WarcSink
+from worker.sinks.files import batches, file_sink
+from worker.sinks.files.jsonl import JsonlSink
+from worker.sinks.files.s3 import PART_BYTES, BucketTrouble
+from worker.sinks.files.warc import WarcSink
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from tests.support.sink_records import (
     written,
 )
 from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks import kafka as sink_module
-from worker.sinks.kafka import KafkaSink
 from worker.sinks.protocol import RecordsRefused
+from worker.sinks.servers import kafka as sink_module
+from worker.sinks.servers.kafka import KafkaSink
 
 pytestmark = pytest.mark.jvm
 

@@ -24,9 +24,9 @@ from tests.support.sink_records import (
     written,
 )
 from worker.records import PlainRecord, Record
-from worker.sinks import postgres as sink_module
-from worker.sinks.postgres import PostgresSink
 from worker.sinks.protocol import RecordsRefused
+from worker.sinks.servers import postgres as sink_module
+from worker.sinks.servers.postgres import PostgresSink
 
 Rows = list[asyncpg.Record]
 Query = Callable[..., Awaitable[Rows]]

@@ -20,12 +20,12 @@ from obstore.store import S3Store
 from devservers import S3Server
 from tests.support.sink_records import page
 from worker.records import Capture, Record
-from worker.sinks import jsonl, parquet, warc
-from worker.sinks.batches import SealedAt
-from worker.sinks.file_sink import FileSink
-from worker.sinks.jsonl import JsonlSink
-from worker.sinks.parquet import ParquetSink
-from worker.sinks.warc import WarcSink
+from worker.sinks.files import jsonl, parquet, warc
+from worker.sinks.files.batches import SealedAt
+from worker.sinks.files.file_sink import FileSink
+from worker.sinks.files.jsonl import JsonlSink
+from worker.sinks.files.parquet import ParquetSink
+from worker.sinks.files.warc import WarcSink
 
 REQUEST = b"GET /%d HTTP/1.1\r\nHost: site.example\r\nUser-Agent: tests\r\n\r\n"
 HEAD = (

@@ -17,7 +17,7 @@ from shared.state.database import StateError
 from tests.support.file_sinks import KINDS, capture
 from tests.support.sink_records import page
 from worker.records import Record
-from worker.sinks.file_sink import FileSink
+from worker.sinks.files.file_sink import FileSink
 
 BATCH = 10
 RECORD_BYTES = 20_000

@@ -16,12 +16,12 @@ from worker.sinks.protocol import Sink
 ENTRY_POINTS = "manyhands.sinks"
 # What stands before the colon, up to a +: module and class, and the extra with what it needs.
 OWN = {
-    "jsonl": ("worker.sinks.jsonl", "JsonlSink", "worker"),
-    "warc": ("worker.sinks.warc", "WarcSink", "warc"),
-    "parquet": ("worker.sinks.parquet", "ParquetSink", "parquet"),
-    "postgres": ("worker.sinks.postgres", "PostgresSink", "postgres"),
-    "elasticsearch": ("worker.sinks.elasticsearch", "ElasticsearchSink", "elasticsearch"),
-    "kafka": ("worker.sinks.kafka", "KafkaSink", "kafka"),
+    "jsonl": ("worker.sinks.files.jsonl", "JsonlSink", "worker"),
+    "warc": ("worker.sinks.files.warc", "WarcSink", "warc"),
+    "parquet": ("worker.sinks.files.parquet", "ParquetSink", "parquet"),
+    "postgres": ("worker.sinks.servers.postgres", "PostgresSink", "postgres"),
+    "elasticsearch": ("worker.sinks.servers.elasticsearch", "ElasticsearchSink", "elasticsearch"),
+    "kafka": ("worker.sinks.servers.kafka", "KafkaSink", "kafka"),
 }
 # Whatever a handler emits, and what is captured where pages are fetched.
 EMITTED = frozenset({PageRecord, PlainRecord})

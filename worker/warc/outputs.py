@@ -10,7 +10,7 @@ from typing import BinaryIO, Protocol, cast
 
 from shared.warc_places import FileAt, ObjectAt
 from worker.net.fetcher import TemporaryFetchError
-from worker.sinks.segment_file import sync_directory
+from worker.sinks.files.segment_file import sync_directory
 from worker.warc.sources import path_below, s3_library, translated
 
 

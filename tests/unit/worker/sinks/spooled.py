@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tests.support.sink_records import plain
 from worker.records import PlainRecord, Record
-from worker.sinks.batches import BatchWriter, SealedAt
-from worker.sinks.manifest import Manifest, Segment
+from worker.sinks.files.batches import BatchWriter, SealedAt
+from worker.sinks.files.manifest import Manifest, Segment
+from worker.sinks.files.publishing import Convert, Directory, Publishing, Store, as_it_is
+from worker.sinks.files.segments import Spool
 from worker.sinks.protocol import RecordsRefused
-from worker.sinks.publishing import Convert, Directory, Publishing, Store, as_it_is
-from worker.sinks.segments import Spool
 
 NOW = 1_800_000_000.0
 LARGE = SealedAt(size=1000, age_s=900)

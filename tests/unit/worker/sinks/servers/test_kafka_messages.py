@@ -1,0 +1,69 @@
+"""The messages of a record. That Kafka takes them is in tests/integration/test_kafka_sink.py."""
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.sink_records import page, plain
+from worker.records import Capture, PlainRecord
+from worker.sinks.servers import kafka_messages
+from worker.sinks.servers.kafka_messages import Topics, messages_of, topics_of
+
+TOPICS = topics_of("crawl")
+CAPTURE = Capture("id", "url", "2026-11-17T05:44:33Z", "127.0.0.1", b"", b"", b"", False)
+
+
+def test_a_topic_names_three():
+    assert Topics("crawl-pages", "crawl-edges", "crawl-records") == TOPICS
+
+
+def test_a_page_is_a_message_of_its_fields_and_one_of_its_links():
+    (pages, page_key, fields), (edges, edges_key, links) = messages_of(page(1), TOPICS)
+    assert (pages, edges) == ("crawl-pages", "crawl-edges")
+    assert page_key == edges_key == page(1).id.encode()
+    assert orjson.loads(fields) == {
+        name: value
+        for name, value in orjson.loads(orjson.dumps(page(1))).items()
+        if name != "links"
+    }
+    assert orjson.loads(links) == {
+        "page": page(1).id,
+        "crawl": 7,
+        "source": page(1).final_url,
+        "targets": page(1).links,
+    }
+
+
+def test_a_page_without_links_has_no_edges():
+    assert [topic for topic, _, _ in messages_of(page(1, links=[]), TOPICS)] == ["crawl-pages"]
+
+
+def test_a_record_is_one_message():
+    assert messages_of(plain(1), TOPICS) == [
+        ("crawl-records", b"job.1", b'{"id":"job.1","body":{"number":1}}')
+    ]
+
+
+@given(st.lists(st.text("abc", max_size=12), max_size=30))
+def test_links_in_parts_are_all_links_in_order(links: list[str]):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_messages, "MOST_LINK_CHARACTERS", 10)
+        _, *edges = messages_of(page(1, id="id", links=links), TOPICS)
+        again = messages_of(page(1, id="id", links=links), TOPICS)[1:]
+    parts = [orjson.loads(value)["targets"] for _, _, value in edges]
+    assert [link for part in parts for link in part] == links
+    assert all(len("".join(part)) <= 10 or len(part) == 1 for part in parts)
+    numbered = [b"id", *(b"id/%d" % number for number in range(2, len(edges) + 1))]
+    assert [key for _, key, _ in edges] == numbered[: len(edges)]
+    assert again == edges
+
+
+def test_ids_that_differ_in_half_a_pair_are_two_keys():
+    keys = {messages_of(PlainRecord(id, 1), TOPICS)[0][1] for id in ("\ud800", "\ud801", "\ufffd")}
+    assert len(keys) == 3
+
+
+def test_what_has_no_topic_is_an_error():
+    with pytest.raises(TypeError, match="Capture"):
+        messages_of(CAPTURE, TOPICS)

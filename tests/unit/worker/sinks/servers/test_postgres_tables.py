@@ -1,0 +1,69 @@
+"""The row of a record. That the tables take it is in tests/integration/test_postgres_sink.py."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.support.sink_records import page, page_outside_of_crawls, plain
+from worker.records import Capture, PlainRecord
+from worker.sinks.servers.postgres import PostgresSink
+from worker.sinks.servers.postgres_tables import (
+    BETWEEN_LINKS,
+    PAGES,
+    RECORDS,
+    TABLES,
+    table_and_row,
+)
+
+CAPTURE = Capture("id", "url", "2026-11-17T05:44:33Z", "127.0.0.1", b"", b"", b"", False)
+
+
+def test_a_row_has_a_value_for_each_column_in_its_order():
+    columns = re.findall(r"^\s+(\w+) \w+,?$", PAGES.create_incoming, re.MULTILINE)
+    table, row = table_and_row(page(1))
+    assert table is PAGES
+    named = dict(zip(columns, row, strict=True))
+    assert (named["id"], named["crawl"], named["visit"]) == (page(1).id, 7, 1)
+    assert (named["url"], named["final_url"]) == (page(1).url, page(1).final_url)
+    assert named["fetched_at"] == datetime(2026, 11, 17, 5, 44, 33, 123456, tzinfo=UTC)
+    assert named["links"].split(BETWEEN_LINKS) == page(1).links
+
+
+def test_the_page_and_its_row_have_the_same_fields():
+    columns = re.findall(r"^\s+(\w+) \w+,?$", PAGES.create_incoming, re.MULTILINE)
+    assert set(columns) == set(page(1).__slots__)
+
+
+def test_what_is_none_is_null():
+    _, row = table_and_row(page_outside_of_crawls(1))
+    assert row.count(None) == 5
+
+
+def test_only_the_id_keeps_a_nul():
+    """Without it, it could be that of another page."""
+    _, row = table_and_row(page(1, id="a\0b", title="a\0b", links=["a\0b"]))
+    assert [value for value in row if isinstance(value, str) and "\0" in value] == ["a\0b"]
+    assert row[0] == "a\0b"
+
+
+def test_a_record_is_an_id_and_json():
+    assert table_and_row(plain(1)) == (RECORDS, ("job.1", '{"number":1}'))
+
+
+@pytest.mark.parametrize(
+    "record", [page(1, fetched_at="yesterday"), PlainRecord("set", {1}), CAPTURE]
+)
+def test_what_can_be_no_row_is_an_error(record):
+    with pytest.raises((TypeError, ValueError)):
+        table_and_row(record)
+
+
+def test_rows_are_inserted_in_the_order_of_their_ids():
+    """Or else two processes with the same pages could wait for each other."""
+    assert all("ORDER BY id" in table.insert for table in TABLES)
+
+
+def test_the_name_of_the_sink_says_neither_user_nor_password():
+    sink = PostgresSink("postgres://bob:s3cret@host/crawl?sslmode=require")
+    assert sink.name == "postgres://host:5432/crawl"

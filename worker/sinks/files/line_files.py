@@ -1,0 +1,138 @@
+"""Files of lines that readers see while they grow: one for each process. Blocking.
+
+The first process has the very file that was named, `pages.ndjson`, the others `pages-2.ndjson` and
+so on: each the first that no other one has locked. They are never complete, and nothing is done to
+them but that what a killed process wrote and did not commit is cut off.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from shared.errors import ConfigError
+from shared.logs import get_logger
+from worker.sinks.files.manifest import Manifest, Segment
+from worker.sinks.files.segment_file import SegmentFile
+from worker.sinks.files.segments import OwnSegment, cut_to_what_counts
+
+MOST_FILES = 1000
+ZSTD = ".zst"
+_SEARCHED_AT_ONCE = 64 * 1024
+
+
+def manifest_path(path: Path) -> Path:
+    return path.with_name(path.name + ".manifest")
+
+
+class LineFiles:
+    """`Segments`. State: none but that of the manifest and the files."""
+
+    def __init__(self, manifest: Manifest, path: Path) -> None:
+        self.manifest = manifest
+        self._path = path
+        self._log = get_logger("sink")
+
+    def adopt(self) -> OwnSegment:
+        return self.create(time.time())
+
+    def create(self, now: float) -> OwnSegment:
+        own: OwnSegment | None = None
+        try:
+            with self.manifest.transaction():
+                own = self._first_without_owner(now)
+            own.file.cut(own.size)
+        except BaseException:
+            if own is not None:
+                own.file.close()
+            raise
+        return own
+
+    def _first_without_owner(self, now: float) -> OwnSegment:
+        for path in _names(self._path):
+            file = SegmentFile.make_or_take(path)
+            if file is None:
+                continue
+            try:
+                return self._entered(file, now)
+            except BaseException:
+                file.close()
+                raise
+        raise ConfigError(f"SINKS: {MOST_FILES} processes write beside {self._path} already")
+
+    def _entered(self, file: SegmentFile, now: float) -> OwnSegment:
+        name = file.path.name
+        segment = self.manifest.segment(name)
+        if segment is not None and file.length >= segment.size:
+            self.manifest.claim(name)
+            return OwnSegment(name, file, segment.size, segment.created_at)
+        size = self._end_of_what_is_whole(file)
+        if segment is None:
+            self.manifest.create(name, now, size)
+            return OwnSegment(name, file, size, now)
+        self._log.warning(
+            "a file has been removed or cut by somebody else: what was in it is not written again",
+            path=str(file.path),
+        )
+        self.manifest.resize(name, size)
+        return OwnSegment(name, file, size, segment.created_at)
+
+    def _end_of_what_is_whole(self, file: SegmentFile) -> int:
+        """Of one that the manifest does not know, or not like that."""
+        if file.path.suffix != ZSTD:
+            return _end_of_last_line(file)
+        if file.length:
+            raise ConfigError(
+                f"SINKS: {file.path} is not as its manifest says: move it elsewhere, "
+                f"or {manifest_path(self._path)} back"
+            )
+        return 0
+
+
+class LineKeeper:
+    """A `Keeper`: cuts off what a killed process wrote and did not commit, if no other has its
+    file. Its jobs are done again, and their lines would be there twice."""
+
+    def __init__(self, manifest: Manifest, directory: Path) -> None:
+        self._manifest = manifest
+        self._directory = directory
+
+    def sweep(self, now: float, *, is_last: bool = False) -> None:
+        del now, is_last
+        for segment in self._manifest.unfinished():
+            with suppress(FileNotFoundError):
+                if (self._directory / segment.name).stat().st_size > segment.size:
+                    self._cut(segment)
+
+    def close(self) -> None:
+        self._manifest.close()
+
+    def _cut(self, segment: Segment) -> None:
+        with ExitStack() as stack:
+            # In a transaction: who looks for a file of its own hardly ever finds this one locked.
+            with self._manifest.transaction():
+                file = SegmentFile.take(self._directory / segment.name)
+                if file is None:
+                    return
+                stack.enter_context(file)
+                self._manifest.claim(segment.name)
+            cut_to_what_counts(self._manifest, segment.name, file)
+
+
+def _names(path: Path) -> Iterator[Path]:
+    yield path
+    packing = ZSTD if path.suffix == ZSTD else ""
+    plain = path.with_name(path.name.removesuffix(packing))
+    for number in range(2, MOST_FILES + 1):
+        yield plain.with_name(f"{plain.stem}-{number}{plain.suffix}{packing}")
+
+
+def _end_of_last_line(file: SegmentFile) -> int:
+    end = file.length
+    while end:
+        start = max(0, end - _SEARCHED_AT_ONCE)
+        found = file.read(end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0

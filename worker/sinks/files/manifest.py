@@ -1,0 +1,218 @@
+"""What of a place counts: how much of each segment, and the ids of the records in it.
+
+One SQLite file for each place, shared by all processes of the machine that write there. Whatever is
+in a segment beyond its size here is of a batch that nobody was told of, and is cut off. A commit is
+on disk before it returns.
+
+The one who may write is the one who changes the state of segments: so two processes can neither
+take the same record, nor make or take over the same segment.
+"""
+
+import errno
+import hashlib
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Self
+
+from shared.errors import ConfigError
+from shared.state.database import Database, StateBusy, StateError, open_file
+from shared.state.schema import Schema
+from worker.sinks.files.segment_file import sync_directory
+
+# Others hold the lock for milliseconds; on a disk that is very slow, for seconds.
+BUSY_MS = 30_000
+# 32 MiB of them.
+CHECKPOINT_PAGES = 8192
+# Of 2^64 records, two would share one.
+DIGEST_BYTES = 16
+# SQLite takes 32,766 parameters.
+_AT_ONCE = 10_000
+_PERMANENT_CODES = (
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+)
+_PERMANENT_ERRORS = (
+    errno.EACCES,
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+)
+
+
+class SegmentState(IntEnum):
+    """PUBLISHED: it is where it belongs. LOST: somebody else removed or cut its file."""
+
+    OPEN = 0
+    SEALED = 1
+    PUBLISHED = 2
+    LOST = 3
+
+
+@dataclass(slots=True, frozen=True)
+class Segment:
+    """`size` is in bytes, and all that counts of its file. Times are in seconds since the epoch."""
+
+    name: str
+    state: SegmentState
+    size: int
+    records: int
+    created_at: float
+
+
+_IS_UNFINISHED = f"state <= {SegmentState.SEALED:d}"
+_COLUMNS = "name, state, size, records, created_at"
+_FIRST = (
+    "CREATE TABLE segments ("
+    " name TEXT PRIMARY KEY, state INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL,"
+    " records INTEGER NOT NULL DEFAULT 0, claims INTEGER NOT NULL DEFAULT 0,"
+    " created_at REAL NOT NULL) WITHOUT ROWID",
+    f"CREATE INDEX segments_unfinished ON segments (created_at) WHERE {_IS_UNFINISHED}",
+    "CREATE TABLE ids (digest BLOB PRIMARY KEY) WITHOUT ROWID",
+)
+SCHEMA = Schema(0x4D48_4D46, (_FIRST,))  # "MHMF"
+
+
+def digest(record_id: str) -> bytes:
+    return hashlib.blake2b(
+        record_id.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES
+    ).digest()
+
+
+def is_permanent(error: OSError) -> bool:
+    """Whether it needs somebody to change a setting or a permission."""
+    return error.errno in _PERMANENT_ERRORS
+
+
+class Manifest:
+    """For one thread at a time. State: the connection alone."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Raises ConfigError when it can never be used."""
+        try:
+            database = open_file(path, SCHEMA)
+        except StateError as error:
+            if _is_hopeless(error):
+                raise ConfigError(f"SINKS: {error}") from error
+            raise
+        database.run("PRAGMA synchronous = FULL")
+        # Ids are scattered over all of the table: the fewer the times that their pages are written
+        # from the log into the file, the better.
+        database.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        database.run(f"PRAGMA busy_timeout = {BUSY_MS}")
+        sync_directory(path.parent)
+        return cls(database)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All or nothing, and nobody else writes meanwhile. If its end raises anything, nobody
+        knows before the next transaction whether it holds."""
+        return self._database.transaction()
+
+    def known(self, digests: Collection[bytes]) -> set[bytes]:
+        return {
+            found
+            for some, marks in _portions(digests)
+            for (found,) in self._database.rows(
+                f"SELECT digest FROM ids WHERE digest IN ({','.join(marks)})", some
+            )
+        }
+
+    def add_ids(self, digests: Collection[bytes]) -> set[bytes]:
+        """Those that nobody had added before. Only in a transaction."""
+        return {
+            added
+            for some, marks in _portions(digests)
+            for (added,) in self._database.rows(
+                f"INSERT OR IGNORE INTO ids VALUES ({'),('.join(marks)}) RETURNING digest", some
+            )
+        }
+
+    def segment(self, name: str) -> Segment | None:
+        row = self._database.row(f"SELECT {_COLUMNS} FROM segments WHERE name = ?", (name,))
+        return None if row is None else _segment(*row)
+
+    def unfinished(self) -> list[Segment]:
+        """Those that are open or sealed, the oldest first."""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM segments WHERE {_IS_UNFINISHED} ORDER BY created_at, name"
+        )
+        return [_segment(*row) for row in rows]
+
+    def backlog(self) -> tuple[int, int]:
+        """How many segments are sealed and not published yet, and their bytes."""
+        count, size = self._database.row(
+            "SELECT count(*), coalesce(sum(size), 0) FROM segments"
+            f" WHERE {_IS_UNFINISHED} AND state = {SegmentState.SEALED:d}"
+        )
+        return count, size
+
+    def create(self, name: str, created_at: float, size: int = 0) -> None:
+        self._database.run(
+            "INSERT INTO segments (name, size, created_at) VALUES (?, ?, ?)",
+            (name, size, created_at),
+        )
+
+    def claim(self, name: str) -> None:
+        """Change something, so that what is known of the segment behind this commit holds for ever.
+
+        Who is killed in a commit may have written all of it to the log and told nobody. Others do
+        not see it, but when all of them have died, SQLite finds it in the log, and it holds. The
+        next commit of anybody writes over it. So nothing that a process left behind a segment's end
+        may be cut off before there was one."""
+        self._database.run("UPDATE segments SET claims = claims + 1 WHERE name = ?", (name,))
+
+    def grow(self, name: str, size: int, records: int, state: SegmentState) -> None:
+        """By so many records, to that size."""
+        self._database.run(
+            "UPDATE segments SET size = ?, records = records + ?, state = ? WHERE name = ?",
+            (size, records, state, name),
+        )
+
+    def set_state(self, name: str, state: SegmentState) -> None:
+        self._database.run("UPDATE segments SET state = ? WHERE name = ?", (state, name))
+
+    def resize(self, name: str, size: int) -> None:
+        """Where somebody else changed the file."""
+        self._database.run("UPDATE segments SET size = ? WHERE name = ?", (size, name))
+
+    def forget(self, name: str) -> None:
+        self._database.run("DELETE FROM segments WHERE name = ?", (name,))
+
+
+def _segment(name: str, state: int, size: int, records: int, created_at: float) -> Segment:
+    return Segment(name, SegmentState(state), size, records, created_at)
+
+
+def _portions(digests: Collection[bytes]) -> Iterator[tuple[tuple[bytes, ...], list[str]]]:
+    """In the order of the table, so that neighbours are in the same page."""
+    ordered = sorted(digests)
+    for start in range(0, len(ordered), _AT_ONCE):
+        some = tuple(ordered[start : start + _AT_ONCE])
+        yield some, ["?"] * len(some)
+
+
+def _is_hopeless(error: StateError) -> bool:
+    cause = error.__cause__
+    if isinstance(cause, OSError):
+        return is_permanent(cause)
+    if isinstance(cause, sqlite3.Error):
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF in _PERMANENT_CODES
+    return not isinstance(error, StateBusy)

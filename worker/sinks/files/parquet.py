@@ -1,0 +1,62 @@
+"""Pages and the links between them as Parquet files, in a directory or a bucket.
+
+`pages/crawl=7/date=2026-11-17/….parquet` and `edges/…`: partitions as all readers know them. What
+is not complete yet lies beside them in `_spool`, where readers do not look.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from worker.records import PageRecord, Record
+from worker.sinks.files.batches import MIB, BatchWriter, SealedAt
+from worker.sinks.files.file_sink import FileSink
+from worker.sinks.files.manifest import Manifest
+from worker.sinks.files.parquet_tables import convert, frames
+from worker.sinks.files.places import parse_place
+from worker.sinks.files.publishing import Publishing
+from worker.sinks.files.segments import Spool
+from worker.sinks.files.stores import store_of
+from worker.sinks.rows import rows_of
+
+SEALED_AT = SealedAt(size=64 * MIB, age_s=15 * 60)
+SPOOL = "_spool"
+MANIFEST = "parquet.manifest"
+SUFFIX = ".arrows"
+
+
+class ParquetSink(FileSink):
+    """For `parquet:DIRECTORY` and `parquet+s3://bucket/prefix`."""
+
+    def __init__(self, url: str) -> None:
+        place = parse_place(url, {})
+        directory = place.path / SPOOL if place.bucket is None else place.path
+
+        def spool() -> Spool:
+            return Spool(Manifest.open(directory / MANIFEST), directory, SUFFIX)
+
+        super().__init__(
+            place.name,
+            frozenset({PageRecord}),
+            lambda: BatchWriter(spool(), ParquetFormat(), SEALED_AT),
+            lambda: Publishing(spool(), store_of(place), convert, SEALED_AT.age_s),
+        )
+
+
+class ParquetFormat:
+    """A `Format`."""
+
+    def beginning(self, name: str, now: float) -> bytes:
+        del name, now
+        return b""
+
+    def encode(self, records: Sequence[Record]) -> bytes:
+        try:
+            return frames(cast("Sequence[PageRecord]", records))
+        except (TypeError, ValueError):
+            # One of them, and it is not said which.
+            return b"".join(rows_of(records, _frame))
+
+
+def _frame(record: Record) -> bytes:
+    assert isinstance(record, PageRecord)
+    return frames([record])

@@ -1,0 +1,137 @@
+"""The segments of a place that are published once they are complete: who has which, and what a
+crash left of them. Blocking.
+
+A segment is a file `NAME.open` in the spool, locked by the process that writes it. One whose
+process died is taken over by the next that needs one, or is sealed when it has waited long enough.
+"""
+
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from shared.logs import get_logger
+from worker.sinks.files.manifest import Manifest, Segment, SegmentState
+from worker.sinks.files.segment_file import SegmentFile
+
+OPEN = ".open"
+
+
+@dataclass(slots=True)
+class OwnSegment:
+    """One that this process writes. `size` is what counts of it; `is_doubtful` after a commit of
+    which nobody knows whether it holds."""
+
+    name: str
+    file: SegmentFile
+    size: int
+    created_at: float
+    is_doubtful: bool = False
+
+
+def settle(manifest: Manifest, own: OwnSegment) -> None:
+    """Find out how much of it counts, after a commit that may or may not hold."""
+    manifest.claim(own.name)
+    own.size = cut_to_what_counts(manifest, own.name, own.file)
+    own.is_doubtful = False
+
+
+def cut_to_what_counts(manifest: Manifest, name: str, file: SegmentFile) -> int:
+    """Its size then. Only behind a claim."""
+    segment = manifest.segment(name)
+    assert segment is not None, "a segment that we have locked is gone from the manifest"
+    if file.length > segment.size:
+        file.cut(segment.size)
+    return segment.size
+
+
+class Spool:
+    """Where the segments of one place lie. State: none but that of the manifest and the files.
+    `suffix` is that of the files that come of it: segments of another one are not taken over."""
+
+    def __init__(self, manifest: Manifest, directory: Path, suffix: str) -> None:
+        self.manifest = manifest
+        self.suffix = suffix
+        self._directory = directory
+        self._log = get_logger("sink")
+
+    def path(self, name: str) -> Path:
+        return self._directory / (name + OPEN)
+
+    def adopt(self) -> OwnSegment | None:
+        """One that nobody has, cut to what counts of it; None if there is none."""
+        own: OwnSegment | None = None
+        try:
+            with self.manifest.transaction():
+                self._tidy()
+                own = self._first_without_owner()
+            if own is not None:
+                own.file.cut(own.size)
+        except BaseException:
+            if own is not None:
+                own.file.close()
+            raise
+        return own
+
+    def create(self, now: float) -> OwnSegment:
+        moment = datetime.fromtimestamp(now, UTC)
+        name = f"manyhands-{moment:%Y%m%dT%H%M%SZ}-{secrets.token_hex(5)}{self.suffix}"
+        file: SegmentFile | None = None
+        try:
+            with self.manifest.transaction():
+                file = SegmentFile.make(self.path(name))
+                self.manifest.create(name, now)
+        except BaseException:
+            if file is not None:
+                file.close()
+            raise
+        return OwnSegment(name, file, 0, now)
+
+    def lose(self, segment: Segment) -> None:
+        """Its file is not there, or too short."""
+        if not segment.records:
+            self.manifest.forget(segment.name)
+            return
+        self.manifest.set_state(segment.name, SegmentState.LOST)
+        self._log.error(
+            "a file that was not complete has been removed or cut by somebody else",
+            path=str(self.path(segment.name)),
+            records=segment.records,
+        )
+
+    def _first_without_owner(self) -> OwnSegment | None:
+        for segment in self.manifest.unfinished():
+            if segment.state is not SegmentState.OPEN or not segment.name.endswith(self.suffix):
+                continue
+            try:
+                file = SegmentFile.take(self.path(segment.name))
+            except FileNotFoundError:
+                self.lose(segment)
+                continue
+            if file is None:
+                continue
+            if file.length < segment.size:
+                file.close()
+                self.lose(segment)
+                continue
+            self.manifest.claim(segment.name)
+            return OwnSegment(segment.name, file, segment.size, segment.created_at)
+        return None
+
+    def _tidy(self) -> None:
+        """Remove files that were made and never entered in the manifest, and those that were
+        published and then not removed."""
+        for path in self._directory.glob(f"manyhands-*{OPEN}"):
+            # Others publish meanwhile.
+            with suppress(FileNotFoundError):
+                if self._is_left_over(path) and (file := SegmentFile.take(path)) is not None:
+                    with file:
+                        path.unlink()
+
+    def _is_left_over(self, path: Path) -> bool:
+        segment = self.manifest.segment(path.name.removesuffix(OPEN))
+        if segment is None:
+            # One with something in it is of a manifest that somebody removed.
+            return path.stat().st_size == 0
+        return segment.state is SegmentState.PUBLISHED

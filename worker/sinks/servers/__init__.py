@@ -1,0 +1,1 @@
+"""Sinks that are servers: PostgreSQL, Elasticsearch, Kafka."""

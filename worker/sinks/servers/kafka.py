@@ -1,0 +1,247 @@
+"""Records as messages of Kafka: `<topic>-pages`, `<topic>-edges` and `<topic>-records`.
+
+A message has the id of its record as its key. Kafka does not know what it has already: a worker
+that dies between a message and the end of its job makes the same message again. Consumers tell them
+by their keys, or read a compacted topic. While a process lives it sends nothing again that was
+acknowledged.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from shared.errors import ConfigError
+from worker.records import PageRecord, PlainRecord, Record
+from worker.sinks.protocol import RecordsRefused
+from worker.sinks.rows import rows_of
+from worker.sinks.servers.kafka_messages import messages_of, topics_of
+from worker.sinks.servers.server_url import ServerUrl, server_url
+
+EXAMPLE = "kafka://host:9092,host:9092/topic"
+DEFAULT_PORT = 9092
+CONNECT_S = 10.0
+# From handing a message over to the acknowledgement; librdkafka tries again meanwhile.
+DELIVERY_S = 30.0
+# Every message has been told of by then.
+FLUSH_S = DELIVERY_S + 10.0
+FULL_QUEUE_S = 0.1
+LONGEST_RECONNECT_MS = 2000
+QUEUE_KILOBYTES = 64 * 1024
+QUEUE_MESSAGES = 100_000
+# Before it is compressed. What the broker takes counts afterwards, and links compress well.
+MOST_MESSAGE_BYTES = 16_000_000
+SECURITY = {
+    ("kafka", False): "PLAINTEXT",
+    ("kafka", True): "SASL_PLAINTEXT",
+    ("kafka+ssl", False): "SSL",
+    ("kafka+ssl", True): "SASL_SSL",
+}
+# Of making a topic: what trying again cannot help.
+NO_TOPIC = frozenset(
+    {
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)
+
+# Topic and key: no two messages of a batch have the same.
+Name = tuple[str, bytes]
+Result = TypeVar("Result")
+
+
+class KafkaSink:
+    """A `Sink`. State: the producer and the thread that waits for it, what it has told of its
+    brokers, and which messages of a batch that failed are there already."""
+
+    kinds = frozenset({PageRecord, PlainRecord})
+
+    def __init__(self, url: str) -> None:
+        place = server_url(
+            url, schemes=("kafka", "kafka+ssl"), default_port=DEFAULT_PORT, example=EXAMPLE
+        )
+        self.name = place.name
+        self._topics = topics_of(place.path)
+        self._settings = _settings(place)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka sink")
+        self._producer: Producer | None = None
+        self._told: KafkaError | None = None
+        self._acknowledged: set[Name] = set()
+
+    async def open(self) -> None:
+        await self._in_thread(self._open)
+
+    async def write(self, records: Sequence[Record]) -> None:
+        await self._in_thread(lambda: self._write(records))
+
+    async def close(self) -> None:
+        # A write that was cancelled may still be waiting in the thread.
+        if self._producer is not None:
+            self._producer.purge(blocking=False)
+        await self._in_thread(self._forget_producer)
+        self._thread.shutdown()
+
+    async def _in_thread(self, work: Callable[[], Result]) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    # All below runs in the thread.
+
+    def _open(self) -> Producer:
+        """Raises ConfigError, or ConnectionError when it is worth another try."""
+        self._told = None
+        if self._producer is not None:
+            return self._producer
+        producer = Producer({**self._settings, "error_cb": self._hear})
+        try:
+            known = producer.list_topics(timeout=CONNECT_S).topics
+            self._make_topics([topic for topic in self._topics.all if topic not in known])
+            self._producer = producer
+        except KafkaException as error:
+            producer.poll(0)
+            self._raise(error.args[0])
+        finally:
+            if self._producer is None:
+                # Here, not when the loop's thread lets go of it: this waits for threads to end.
+                producer.close()
+        return producer
+
+    def _make_topics(self, missing: list[str]) -> None:
+        """With as many partitions and replicas as is the brokers' default."""
+        if not missing:
+            return
+        # It has to live for as long as its answers are waited for.
+        admin = AdminClient(self._settings)
+        made = admin.create_topics([NewTopic(topic) for topic in missing])
+        for future in made.values():
+            try:
+                future.result(CONNECT_S)
+            except KafkaException as error:
+                code = error.args[0].code()
+                if code in NO_TOPIC:
+                    raise ConfigError(
+                        f"SINKS: {self.name}: {error.args[0].str()}: name another topic, "
+                        f"or make {', '.join(self._topics.all)} for this user"
+                    ) from error
+                # By another process, which starts at the same time.
+                if code != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    def _write(self, records: Sequence[Record]) -> None:
+        producer = self._open()
+        values: dict[Name, bytes] = {}
+        places: dict[Name, int] = {}
+        rows = rows_of(records, lambda record: messages_of(record, self._topics))
+        for position, messages in enumerate(rows):
+            for topic, key, value in messages:
+                values[topic, key] = value
+                places[topic, key] = position
+        self._acknowledged &= values.keys()
+        refused: dict[int, str] = {}
+        # A broker refuses all that it got together. Alone, only those fail that are too large.
+        for name in self._deliver(producer, values):
+            for error in self._deliver(producer, {name: values[name]}).values():
+                refused[places[name]] = error.str()
+        if refused:
+            raise RecordsRefused(refused)
+        self._acknowledged.clear()
+
+    def _deliver(self, producer: Producer, values: dict[Name, bytes]) -> dict[Name, KafkaError]:
+        """Return when all of them are there, but for those that are too large, or came with such.
+        Raises ConnectionError."""
+        failed: dict[Name, KafkaError] = {}
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            # Only errors are reported: see the settings.
+            topic, key = message.topic(), message.key()
+            assert error is not None and topic is not None and key is not None
+            failed[topic, key] = error
+
+        for name, value in values.items():
+            if name not in self._acknowledged:
+                try:
+                    _produce(producer, name, value, report)
+                except KafkaException as refusal:
+                    failed[name] = refusal.args[0]
+        if producer.flush(FLUSH_S):
+            self._forget_producer()
+            raise ConnectionError(f"no word of some messages within {FLUSH_S:g} s")
+        self._acknowledged |= values.keys() - failed.keys()
+        for error in failed.values():
+            if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                self._raise(error)
+        return failed
+
+    def _hear(self, error: KafkaError) -> None:
+        """What librdkafka has to tell beyond single messages. That all brokers are down follows
+        on what is wrong with the last of them."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._told = error
+
+    def _raise(self, error: KafkaError) -> NoReturn:
+        told = self._told or error
+        if told.code() == KafkaError._AUTHENTICATION:
+            raise ConfigError(
+                f"SINKS: {self.name}: {told.str()}: check user and password, with special "
+                "characters URL-escaped"
+            )
+        if error.fatal() or told.fatal() or error.code() == KafkaError._FATAL:
+            # Of an idempotent producer that has lost count: a new one can go on.
+            self._forget_producer()
+        raise ConnectionError(error.str() if told is error else f"{error.str()}: {told.str()}")
+
+    def _forget_producer(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.purge()
+            producer.close()
+
+
+def _produce(
+    producer: Producer,
+    name: Name,
+    value: bytes,
+    report: Callable[[KafkaError | None, Message], None],
+) -> None:
+    topic, key = name
+    while True:
+        try:
+            producer.produce(topic, value, key, on_delivery=report)
+        except BufferError:
+            # Its queue is full. It has an end: what is in it is delivered, or is given up.
+            producer.poll(FULL_QUEUE_S)
+        else:
+            return
+
+
+def _settings(place: ServerUrl) -> dict[str, Any]:
+    """Of librdkafka."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": place.places,
+        "security.protocol": SECURITY[place.scheme, bool(place.user)],
+        "enable.idempotence": True,
+        "acks": "all",
+        # That all others are there is known when nothing is on its way any more.
+        "delivery.report.only.error": True,
+        "compression.type": "lz4",
+        "message.timeout.ms": int(DELIVERY_S * 1000),
+        "message.max.bytes": MOST_MESSAGE_BYTES,
+        "queue.buffering.max.kbytes": QUEUE_KILOBYTES,
+        "queue.buffering.max.messages": QUEUE_MESSAGES,
+        "socket.connection.setup.timeout.ms": int(CONNECT_S * 1000),
+        "reconnect.backoff.max.ms": LONGEST_RECONNECT_MS,
+        # What is wrong is told by exceptions; it would write to the standard error.
+        "log_level": 0,
+    }
+    if place.user:
+        settings |= {
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": place.user,
+            "sasl.password": place.password,
+        }
+    return settings
