@@ -36,7 +36,7 @@ test: check setup ## Everything: check, then the tests against real servers
 demo: $(VENV)/.installed ## Broker, API, workers and a made-up web: a whole crawl, live
 	@$(PY) -m cli demo
 
-prove: setup ## The long fault runs (some 10 minutes); results land in docs/proofs
+prove: setup ## The long fault runs (some 25 minutes); results land in docs/proofs
 	$(PY) -m tests --prove
 
 bench-consumer: setup ## Drain the same jobs by us, Rust, Go and PyPI; table in docs/benchmarks
