@@ -48,7 +48,7 @@ WORKER_LAYERS = (
     ),
     (
         *("delivery", "net.resolver", "net.encodings", "size_command", "config_command"),
-        *("net.dns", "net.reasons", "families"),
+        *("net.dns", "net.reasons", "net.outcomes", "families"),
         *("sinks.protocol", "sinks.files.manifest", "sinks.files.s3"),
         *("warc.frames", "warc.s3_objects", "warc.writing"),
         *("child_link", "crawl.politeness", "crawl.robots"),
@@ -57,7 +57,7 @@ WORKER_LAYERS = (
         *("context", "source", "net.http1", "net.following", "command_line"),
         *("crawl.robots_source", "crawl.robots_tags"),
         *("sinks.lane", "sinks.kinds", "sinks.rows", "sinks.files.segments"),
-        *("warc.http_source", "warc.outcomes", "warc.payloads"),
+        *("warc.http_source", "warc.payloads"),
     ),
     (
         *(

@@ -12,12 +12,13 @@ from shared.jobtypes import EXPORT_QUEUE
 from shared.warc_places import FileAt, InvalidPlace, ObjectAt, parse_destination
 from worker.context import JobContext
 from worker.net.fetcher import PermanentFetchError
+from worker.net.outcomes import as_outcomes
 from worker.registry import job
 from worker.resources import close_at_stop
 from worker.settings import current
 from worker.stages import CAPS
 from worker.warc.exporting import Exported, export_archive, file_name
-from worker.warc.outcomes import as_outcomes
+from worker.warc.frames import NotAnArchive
 from worker.warc.outputs import open_output
 from worker.warc.sources import Sources
 from worker.warc.streams import ByteStream
@@ -37,7 +38,7 @@ MOST_DAMAGES_TOLD = 20
 @job("export", queue=EXPORT_QUEUE)
 async def export(source: str, destination: str, context: JobContext) -> None:
     async with AT_ONCE:
-        with as_outcomes():
+        with as_outcomes(NotAnArchive):
             place = _parsed(destination)
             shown, stream = SOURCES.open(source)
             telling = _Telling(context, shown)

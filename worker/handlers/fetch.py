@@ -3,16 +3,14 @@
 A repeat of the job makes the same parse job again: its jid follows from this job's identity.
 """
 
-from typing import NoReturn
-
 from shared.errors import InvalidUrl
 from shared.jobs import rfc3339
 from worker.context import JobContext
 from worker.net.addresses import AddressRule
-from worker.net.fetcher import Fetcher, PermanentFetchError, TemporaryFetchError
+from worker.net.fetcher import Fetcher
 from worker.net.following import FollowingFetcher
 from worker.net.http1_fetcher import Http1Fetcher
-from worker.outcomes import Dead, Retry
+from worker.net.outcomes import as_outcomes
 from worker.pages import parse_job
 from worker.records import Capture
 from worker.registry import job
@@ -27,13 +25,8 @@ FETCHER: Fetcher = FollowingFetcher(HOPS, SETTINGS)
 
 @job("fetch")
 async def fetch(url: str, context: JobContext) -> None:
-    try:
+    with as_outcomes(InvalidUrl):
         page = await FETCHER.fetch(url)
-    except (InvalidUrl, PermanentFetchError) as error:
-        # In the dead set somebody can see why; acknowledged it would be gone without a word.
-        raise Dead(str(error)) from error
-    except TemporaryFetchError as error:
-        _come_back(error)
     if context.can_emit(Capture):
         context.emit(
             Capture(
@@ -60,10 +53,3 @@ async def fetch(url: str, context: JobContext) -> None:
             fetch_id=context.id,
         )
     )
-
-
-def _come_back(error: TemporaryFetchError) -> NoReturn:
-    """When the server said when, then; else by the job server's own growing delays."""
-    if error.retry_after_s is None:
-        raise error
-    raise Retry(error.retry_after_s, str(error)) from error

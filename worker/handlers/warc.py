@@ -14,12 +14,13 @@ from shared.crawl.messages import NO_ANSWER, FetchedPage, PagesMessage, in_jobs,
 from shared.jobs import Job
 from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, WARC_QUEUE, WarcArguments
 from worker.context import JobContext
+from worker.net.outcomes import as_outcomes
 from worker.registry import job
 from worker.resources import close_at_stop
 from worker.settings import current
 from worker.stages import CAPS
 from worker.warc.chunks import Chunk, ChunkReader
-from worker.warc.outcomes import as_outcomes
+from worker.warc.frames import NotAnArchive
 from worker.warc.reading import Position
 from worker.warc.sources import Sources
 from worker.warc.streams import ByteStream
@@ -40,7 +41,7 @@ _NEXT_ID = re.compile(r"(.+)\.at\d+\.\d+")
 async def warc(source: str, context: JobContext, offset: int = 0, skip: int = 0) -> None:
     start = Position(offset, skip)
     async with AT_ONCE:
-        with as_outcomes():
+        with as_outcomes(NotAnArchive):
             shown, stream = SOURCES.open(source)
             chunk = await in_thread(lambda: _read(shown, stream, start), stream.abort)
     _tell(context, shown, start, chunk)

@@ -1,19 +1,19 @@
-"""What goes wrong with an archive → how its job ends."""
+"""What goes wrong with a place on the network → how its job ends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from worker.net.fetcher import PermanentFetchError, TemporaryFetchError
 from worker.outcomes import Dead, Retry
-from worker.warc.frames import NotAnArchive
 
 
 @contextmanager
-def as_outcomes() -> Iterator[None]:
+def as_outcomes(hopeless: type[Exception]) -> Iterator[None]:
+    """`hopeless` is what else can never get better."""
     try:
         yield
-    except (PermanentFetchError, NotAnArchive) as error:
-        # In the dead set somebody can see why.
+    except (PermanentFetchError, hopeless) as error:
+        # In the dead set somebody can see why; acknowledged it would be gone without a word.
         raise Dead(str(error)) from error
     except TemporaryFetchError as error:
         # When the server said when, then; else by the job server's own growing delays.
