@@ -15,8 +15,8 @@ from dataclasses import dataclass
 SERVER_CONNECTIONS = 2000
 FLEET_CONNECTIONS = 1800
 BROKER_LANES = 2
-# Of the lanes, in fifths.
-COMMAND_SHARE = 3
+# Of the lanes.
+COMMAND_PERCENT = 60
 
 
 @dataclass(slots=True, frozen=True)
@@ -35,7 +35,7 @@ def plan_lanes(share: int, slots: int, server_connections: int) -> LanePlan:
     """Split this process's share of the budget; at least one lane of each kind."""
     room = max(0, FLEET_CONNECTIONS - server_connections)
     lanes = min(share, room) - 1
-    command = max(1, min(lanes * COMMAND_SHARE // 5, slots))
+    command = max(1, min(lanes * COMMAND_PERCENT // 100, slots))
     fetch = max(1, min(lanes - command, slots))
     return LanePlan(fetch=fetch, command=command)
 

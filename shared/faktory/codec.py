@@ -79,7 +79,7 @@ class ReplyParser:
             line_end = data.find(CRLF, position)
             if line_end < 0:
                 self._needed_bytes = 0
-                line_end = end
+                line_end = end  # of as much as there is of it
             if line_end - position > MAX_LINE_BYTES:
                 raise ProtocolError(f"a line of over {MAX_LINE_BYTES} bytes")
             if line_end == end:

@@ -20,9 +20,9 @@ from shared.faktory.codec import ErrorReply, Reply, ReplyParser
 from shared.faktory.handshake import ServerAddress, ServerHello
 
 CONNECT_TIMEOUT_S = 10.0
-# Finds hosts that lost power on a lane that has nothing outstanding: 15 + 3 * 5 s.
 # OpenSSL's verification results for a host name and for an address that do not match.
 WRONG_NAME_CODES = (62, 64)
+# Finds hosts that lost power on a lane that has nothing outstanding: 15 + 3 * 5 s.
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES = 15, 5, 3
 # Answers that nobody waits for wake us by so many at a time; none is shorter than this.
 ANSWERS_TOGETHER = 8

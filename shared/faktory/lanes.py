@@ -252,7 +252,7 @@ class CommandLanes:
         else:
             for command in commands:
                 if not _expire(command):
-                    connection.send(command.line, command, is_urgent=not command.is_kept)
+                    _send(connection, command)
 
     def withdraw(self, command: Command) -> bool:
         """Take back a command that was not sent yet; False when it was."""
@@ -279,8 +279,7 @@ class CommandLanes:
             connection = self._pick()
             if connection is None:
                 return
-            command = self._waiting.popleft()
-            connection.send(command.line, command, is_urgent=not command.is_kept)
+            _send(connection, self._waiting.popleft())
 
     def lane_up(self) -> None:
         self._is_up.set()
@@ -320,6 +319,11 @@ class CommandLanes:
             if seen == LANES_COMPARED or not owed:
                 break
         return best
+
+
+def _send(connection: Connection, command: Command) -> None:
+    """What is kept is a result, whose answer nobody waits for."""
+    connection.send(command.line, command, is_urgent=not command.is_kept)
 
 
 def _expire(command: Command) -> bool:

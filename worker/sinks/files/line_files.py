@@ -14,7 +14,7 @@ from shared.errors import ConfigError
 from shared.logs import get_logger
 from worker.sinks.files.manifest import Manifest, Segment
 from worker.sinks.files.segment_file import SegmentFile
-from worker.sinks.files.segments import OwnSegment, cut_to_what_counts
+from worker.sinks.files.segments import OwnSegment, cut_to_what_counts, taken_over
 
 MOST_FILES = 1000
 ZSTD = ".zst"
@@ -37,16 +37,7 @@ class LineFiles:
         return self.create(time.time())
 
     def create(self, now: float) -> OwnSegment:
-        own: OwnSegment | None = None
-        try:
-            with self.manifest.transaction():
-                own = self._first_without_owner(now)
-            own.file.cut(own.size)
-        except BaseException:
-            if own is not None:
-                own.file.close()
-            raise
-        return own
+        return taken_over(self.manifest, lambda: self._first_without_owner(now))
 
     def _first_without_owner(self, now: float) -> OwnSegment:
         for path in _names(self._path):

@@ -6,10 +6,12 @@ process died is taken over by the next that needs one, or is sealed when it has 
 """
 
 import secrets
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeVar
 
 from shared.logs import get_logger
 from worker.sinks.files.manifest import Manifest, Segment, SegmentState
@@ -30,6 +32,9 @@ class OwnSegment:
     is_doubtful: bool = False
 
 
+_Taken = TypeVar("_Taken", OwnSegment, OwnSegment | None)
+
+
 def settle(manifest: Manifest, own: OwnSegment) -> None:
     """Find out how much of it counts, after a commit that may or may not hold."""
     manifest.claim(own.name)
@@ -44,6 +49,20 @@ def cut_to_what_counts(manifest: Manifest, name: str, file: SegmentFile) -> int:
     if file.length > segment.size:
         file.cut(segment.size)
     return segment.size
+
+
+def taken_over(manifest: Manifest, take: Callable[[], _Taken]) -> _Taken:
+    """What `take` gets hold of in a transaction, cut to what counts of it; let go if either
+    fails."""
+    with ExitStack() as if_it_fails:
+        with manifest.transaction():
+            own = take()
+            if own is not None:
+                if_it_fails.callback(own.file.close)
+        if own is not None:
+            own.file.cut(own.size)
+        if_it_fails.pop_all()
+    return own
 
 
 class Spool:
@@ -61,18 +80,7 @@ class Spool:
 
     def adopt(self) -> OwnSegment | None:
         """One that nobody has, cut to what counts of it; None if there is none."""
-        own: OwnSegment | None = None
-        try:
-            with self.manifest.transaction():
-                self._tidy()
-                own = self._first_without_owner()
-            if own is not None:
-                own.file.cut(own.size)
-        except BaseException:
-            if own is not None:
-                own.file.close()
-            raise
-        return own
+        return taken_over(self.manifest, self._tidy_and_take)
 
     def create(self, now: float) -> OwnSegment:
         moment = datetime.fromtimestamp(now, UTC)
@@ -99,6 +107,10 @@ class Spool:
             path=str(self.path(segment.name)),
             records=segment.records,
         )
+
+    def _tidy_and_take(self) -> OwnSegment | None:
+        self._tidy()
+        return self._first_without_owner()
 
     def _first_without_owner(self) -> OwnSegment | None:
         for segment in self.manifest.unfinished():

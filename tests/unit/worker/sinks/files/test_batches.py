@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.state.database import Database, StateError
-from tests.unit.worker.sinks.spooled import NOW, Place, records
+from tests.unit.worker.sinks.files.spooled import NOW, Place, records
 from worker.records import PlainRecord
 from worker.sinks.files import batches
 from worker.sinks.files.batches import SealedAt, SpoolFull

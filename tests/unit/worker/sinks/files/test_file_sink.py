@@ -11,7 +11,7 @@ from shared.errors import ConfigError
 from shared.state.database import StateBusy
 from tests.support.sink_records import plain
 from tests.support.waiting import eventually
-from tests.unit.worker.sinks.spooled import NOW, TextFormat, records
+from tests.unit.worker.sinks.files.spooled import NOW, TextFormat, records
 from worker.records import PlainRecord
 from worker.sinks.files import file_sink
 from worker.sinks.files.batches import BatchWriter, SealedAt

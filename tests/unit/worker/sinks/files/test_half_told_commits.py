@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.sink_records import plain
-from tests.unit.worker.sinks.spooled import NOW, Place
+from tests.unit.worker.sinks.files.spooled import NOW, Place
 from worker.sinks.files.batches import NEVER, BatchWriter
 from worker.sinks.files.jsonl import JsonlFormat
 from worker.sinks.files.line_files import LineFiles, LineKeeper, manifest_path

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.worker.sinks.spooled import NOW, Place, records
+from tests.unit.worker.sinks.files.spooled import NOW, Place, records
 from worker.sinks.files.batches import SealedAt
 from worker.sinks.files.manifest import SegmentState
 from worker.sinks.files.publishing import Directory, as_it_is
