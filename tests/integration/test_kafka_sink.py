@@ -3,6 +3,7 @@
 import asyncio
 import os
 import secrets
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 import orjson
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -35,6 +36,7 @@ pytestmark = pytest.mark.jvm
 
 Messages = list[tuple[str, Any]]
 QUIET = {"log_level": 0}
+NO_LEADER_YET = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 PASSWORD = "p@ss/w:rd"
 
 
@@ -71,7 +73,7 @@ def messages(address: str, topic: str) -> Messages:
         partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
         for number in partitions:
             place = TopicPartition(topic, number, 0)
-            end = consumer.get_watermark_offsets(place, timeout=20)[1]
+            end = end_of(consumer, place)
             consumer.assign([place])
             at = 0
             while at < end:
@@ -84,6 +86,20 @@ def messages(address: str, topic: str) -> Messages:
     finally:
         consumer.close()
     return found
+
+
+def end_of(consumer: Consumer, place: TopicPartition) -> int:
+    """A topic that was made just now has no leader for a moment."""
+    give_up_at = time.monotonic() + 20
+    while True:
+        try:
+            offsets: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=20)
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.1)
+        else:
+            return offsets[1]
 
 
 def keys(found: Messages) -> list[str]:
