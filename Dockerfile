@@ -2,7 +2,7 @@
 #   python -m api        python -m worker
 # `docker compose build` makes it. Health checks are the deployment's: each service has its own.
 
-FROM python:3.11-slim AS build
+FROM python:3.11.13-slim-bookworm AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1
 RUN python -m venv --without-pip /opt/venv
@@ -17,7 +17,7 @@ COPY worker/ worker/
 # Compiled here, because the root file system of a running container is read-only.
 RUN python -m compileall -q -j 0 /app
 
-FROM python:3.11-slim
+FROM python:3.11.13-slim-bookworm
 # A fixed number: volumes and Kubernetes' runAsNonRoot need one. No shell, no home, no password.
 RUN groupadd --gid 10001 manyhands \
     && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /app --shell /usr/sbin/nologin manyhands \

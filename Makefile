@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test demo prove loadtest bench-consumer bench-broker bench-ingest \
+.PHONY: help setup check lint unit format test audit demo prove loadtest bench-consumer bench-broker bench-ingest \
 	bench-network bench-worker bench-state bench-fetch bench-crawl bench-sinks bench-warc lock clean
 
 help: ## Show what can be made
@@ -21,9 +21,14 @@ setup: $(VENV)/.installed ## Make .venv and build the real servers (once, cached
 	@$(PY) -m devservers build
 
 check: $(VENV)/.installed ## Format, lint, types, import direction and unit tests: what CI runs first
+	@$(MAKE) --no-print-directory --jobs=2 lint unit
+
+lint: $(VENV)/.installed
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
+
+unit: $(VENV)/.installed
 	$(VENV)/bin/pytest -q -n 2 tests/unit examples
 
 format: $(VENV)/.installed ## Format and sort imports
@@ -32,6 +37,9 @@ format: $(VENV)/.installed ## Format and sort imports
 
 test: check setup ## Everything: check, then the tests against real servers
 	$(PY) -m tests
+
+audit: $(VENV)/.installed ## Known vulnerabilities of the locked packages, where PyPI can be asked
+	@$(PY) requirements/audit.py
 
 demo: $(VENV)/.installed ## Broker, API, workers and a made-up web: a whole crawl, live
 	@$(PY) -m cli demo

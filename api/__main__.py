@@ -8,12 +8,14 @@ import tempfile
 
 import uvicorn
 
-from api.http_protocol import HttpProtocol
 from api.keys import new_key, parse_keys
 from shared.errors import ConnectFailed, ManyhandsError
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
+from shared.http.limits import API_CONNECTIONS
+from shared.http.protocol import HttpProtocol
 from shared.logs import configure_logs, get_logger
+from shared.private_files import keep_files_private
 from shared.settings import FaktorySettings, Settings, host_and_port
 from shared.settings.environment import hand_down
 from shared.settings.loading import load
@@ -30,6 +32,7 @@ KEYS = """
 
 
 def main() -> int:
+    keep_files_private()
     arguments = make_parser().parse_args()
     try:
         if arguments.command == "key":
@@ -91,6 +94,7 @@ def _serve(settings: Settings) -> None:
             log_config=None,
             server_header=False,
             proxy_headers=False,
+            limit_concurrency=API_CONNECTIONS,
             timeout_graceful_shutdown=DRAIN_S,
         )
 

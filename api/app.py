@@ -23,7 +23,7 @@ from starlette.routing import Match, Route
 
 from api.batcher import Batcher, BatchRules
 from api.bodies import ClientGone, Receive
-from api.budget import Budget
+from api.budget import Shares
 from api.crawls.desk import open_desk
 from api.crawls.routes import router as crawl_router
 from api.guard import ANYBODY, Guard, read_headers
@@ -33,16 +33,24 @@ from api.metrics import ApiMetrics
 from api.openapi import complete
 from api.parts import Parts
 from api.problems import Problem, mistake
-from api.replies import BodyWatch, Send, linger_if, send_problem, with_security_headers
+from api.replies import Send, send_problem, with_security_headers
 from api.routes import parts_of, router
 from api.siblings import answering
 from api.single import PREFIX, is_single_job, take_job
+from shared.budget import ByteBudget
 from shared.errors import ConnectFailed
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import ServerAddress, parse_url
+from shared.http.limits import HELD_PAGES_BYTES
 from shared.jobtypes import JOB_TYPES
 from shared.logs import configure_logs, get_logger
-from shared.settings import ApiSettings, BatchSettings, CrawlSettings, FaktorySettings
+from shared.settings import (
+    ApiSettings,
+    BatchSettings,
+    CrawlSettings,
+    FaktorySettings,
+    host_and_port,
+)
 from shared.settings.environment import handed_down
 from shared.version import VERSION
 
@@ -51,8 +59,9 @@ CONNECTIONS = 4
 WEB_PORT = 7420
 # New objects between two looks for garbage; Python's own 700 is a few dozen requests.
 GC_THRESHOLD = 10_000
-# Of lists and streams that are being taken, in each process; more are told to come again.
+# Of lists, and of streams, that are being taken, in each process; more are told to come again.
 MAX_BULK_BYTES = 64 * 1024 * 1024
+MAX_STREAM_BYTES = 64 * 1024 * 1024
 
 
 class Service:
@@ -120,9 +129,7 @@ class Service:
             self._metrics.single_jobs.inc()
             return
         scope["visit"], scope["key"] = visit, key
-        watch = BodyWatch(receive)
-        lingering = linger_if(lambda: parts.is_draining, watch, send)
-        await self._app(scope, watch.receive, with_security_headers(lingering))
+        await self._app(scope, receive, with_security_headers(send))
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
@@ -149,7 +156,9 @@ class Service:
             settings=self._settings,
             client=client,
             batcher=batcher,
-            bulk=Budget(MAX_BULK_BYTES),
+            bulk=Shares(MAX_BULK_BYTES, keys=self._guard.keys),
+            streams=Shares(MAX_STREAM_BYTES, keys=self._guard.keys),
+            pages=ByteBudget(HELD_PAGES_BYTES),
             intake=Intake(
                 shards=self._crawl.shards,
                 allows_unknown=self._settings.allow_unknown_types,
@@ -186,7 +195,8 @@ def _make_guard(settings: ApiSettings) -> Guard:
     now = time.monotonic()
     keys = parse_keys(settings.keys.get_secret_value(), rate, now)
     anybody = Key(ANYBODY.name, ANYBODY.scopes, ANYBODY.digest, make_bucket(rate, now))
-    return Guard(keys, anybody)
+    host, _ = host_and_port(settings.bind)
+    return Guard(keys, host, anybody)
 
 
 def _make_app(

@@ -1,8 +1,10 @@
 """Request bodies: read within limits of size and time, unpacked, and split into lines."""
 
 import asyncio
+import contextlib
 import zlib
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import zstandard
@@ -13,24 +15,37 @@ Receive = Callable[[], Awaitable[Any]]
 
 # A client that sends nothing for so long is gone, or means no good.
 SILENCE_S = 30.0
+# So does one whose stream we have waited for longer than this, if it did not bring so much in a
+# second of the wait. Single jobs are for those who have few.
+PATIENCE_S = 10.0
+SLOWEST_BYTES_PER_S = 256
 # What unpacking gives at a time; a few bytes of a bomb would be gigabytes.
 UNPACKED_BYTES = 1024 * 1024
 # A zstd block of 128 KiB can be four bytes long, and there is no way to ask for less at a time.
 ZSTD_PACKED_BYTES = 256
-ZSTD_WINDOW_BYTES = 32 * 1024 * 1024
+# As RFC 9659 has it for HTTP.
+ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 
 
 class ClientGone(Exception):
     """The client closed the connection before its request was whole."""
 
 
-async def read_body(receive: Receive, limit: int) -> bytes:
-    """A whole body of at most `limit` bytes. Raises Problem or ClientGone."""
+# Of what comes in one piece nothing has to be held.
+NO_ROOM = contextlib.nullcontext
+
+
+async def read_body(
+    receive: Receive, limit: int, room: Callable[[], AbstractContextManager[None]] = NO_ROOM
+) -> bytes:
+    """A whole body of at most `limit` bytes; `room` is held while more than its first piece is
+    waited for. Raises Problem or ClientGone."""
     try:
         async with asyncio.timeout(SILENCE_S):
             body, has_more = await _receive(receive)
             if has_more:
-                body = await _read_rest(receive, body, limit)
+                with room():
+                    body = await _read_rest(receive, body, limit)
     except TimeoutError:
         raise too_slow(f"the body did not come within {SILENCE_S:g} s") from None
     if len(body) > limit:
@@ -47,6 +62,23 @@ async def _read_rest(receive: Receive, start: bytes, limit: int) -> bytes:
     return b"".join(parts)
 
 
+class Pace:
+    """How fast a body comes, of the time that was spent waiting for it. Pure."""
+
+    def __init__(self) -> None:
+        self._waited_s = 0.0
+        self._size = 0
+
+    def add(self, waited_s: float, size: int) -> None:
+        self._waited_s += waited_s
+        self._size += size
+
+    @property
+    def is_too_slow(self) -> bool:
+        needed = self._waited_s * SLOWEST_BYTES_PER_S
+        return self._waited_s > PATIENCE_S and self._size < needed
+
+
 class Chunks:
     """A body of any length, piece by piece. `stop` can end the reading from outside: with the
     problem that it is given."""
@@ -55,6 +87,8 @@ class Chunks:
         self._receive = receive
         self._stop = stop
         self._has_more = True
+        self._pace = Pace()
+        self._clock = asyncio.get_running_loop().time
 
     async def next(self) -> bytes | None:
         """None at the end. Raises Problem or ClientGone."""
@@ -62,6 +96,12 @@ class Chunks:
             return None
         if self._stop.done():
             raise self._stop.result()
+        if self._pace.is_too_slow:
+            raise too_slow(
+                f"the body comes at less than {SLOWEST_BYTES_PER_S} bytes/s: "
+                "send what there is, or single jobs"
+            )
+        began = self._clock()
         receiving = asyncio.ensure_future(_receive(self._receive))
         try:
             await asyncio.wait(
@@ -69,6 +109,7 @@ class Chunks:
             )
             if receiving.done():
                 chunk, self._has_more = receiving.result()
+                self._pace.add(self._clock() - began, len(chunk))
                 return chunk
         finally:
             receiving.cancel()

@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 from api.keys import Key, Keys, Scope
 from api.problems import Problem
-from shared.settings import is_loopback
+from shared.http.hosts import is_own_host
 
 OPEN_PATHS = ("/healthz", "/readyz", "/version")
 ANYBODY = Key("anybody", frozenset(Scope), b"")
@@ -90,15 +89,20 @@ _READERS = {
 
 
 class Guard:
-    """State: the keys."""
+    """State: the keys, and where the service listens."""
 
-    def __init__(self, keys: Keys, anybody: Key = ANYBODY) -> None:
+    def __init__(self, keys: Keys, bound_to: str, anybody: Key = ANYBODY) -> None:
         self._keys = keys
+        self._bound_to = bound_to
         self._anybody = anybody
 
     @property
     def has_keys(self) -> bool:
         return bool(self._keys)
+
+    @property
+    def keys(self) -> int:
+        return len(self._keys)
 
     def admit(self, scope: Mapping[str, Any], visit: Visit) -> Key:
         """The key that this request comes with. Raises Problem."""
@@ -107,7 +111,7 @@ class Guard:
         if path in OPEN_PATHS:
             return self._anybody
         if not self._keys:
-            _refuse_other_hosts(path, visit)
+            self._refuse_other_hosts(path, visit)
             return self._anybody
         key = self._keys.find(visit.secret) if visit.secret else None
         if key is None:
@@ -117,6 +121,12 @@ class Guard:
         if wanted not in key.scopes:
             raise Problem(403, f"the key {key.name!r} has no scope {wanted}", {"scope": wanted})
         return key
+
+    def _refuse_other_hosts(self, path: str, visit: Visit) -> None:
+        # Figures are scraped under the service's own name.
+        if path != "/metrics" and not is_own_host(visit.host, self._bound_to):
+            said = f"without API keys only localhost is served, not {visit.host[:100]!r}"
+            raise Problem(403, f"{said}: set API_KEYS")
 
 
 def needed_scope(method: str, path: str) -> Scope:
@@ -134,17 +144,3 @@ def _refuse_other_origins(visit: Visit) -> None:
         is_foreign_page = is_foreign_page or origin_host.lower() != visit.host.lower()
     if is_foreign_page:
         raise Problem(403, "requests from pages of other origins are refused")
-
-
-def _refuse_other_hosts(path: str, visit: Visit) -> None:
-    if path == "/metrics":
-        return  # scraped under the service's own name, and tells no more than figures
-    try:
-        host = urlsplit(f"//{visit.host}").hostname or ""
-    except ValueError:
-        host = ""
-    if not is_loopback(host):
-        raise Problem(
-            403,
-            f"without API keys only localhost is served, not {visit.host[:100]!r}: set API_KEYS",
-        )

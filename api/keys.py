@@ -60,8 +60,8 @@ class Keys:
     def __init__(self, keys: list[Key]) -> None:
         self._keys = keys
 
-    def __bool__(self) -> bool:
-        return bool(self._keys)
+    def __len__(self) -> int:
+        return len(self._keys)
 
     def find(self, secret: bytes) -> Key | None:
         """Looks at all of them, so that the time tells nothing."""

@@ -12,8 +12,8 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from api.crawls.model import CrawlRequest, DomainOrder, DryRunRequest
 from api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
-from api.problems import MEDIA_TYPE
 from api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList
+from shared.http.problems import MEDIA_TYPE
 from shared.jobs import MAX_RESERVE_FOR_S, QUEUE_NAME
 from shared.jobtypes import JOB_TYPES, JobType
 

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 import httpx
 
 from api.batcher import Batcher
-from api.budget import Budget
+from api.budget import Shares
 from api.crawls.desk import CrawlDesk
 from api.intake import Intake
 from api.keys import Key
 from api.metrics import ApiMetrics
 from api.problems import Problem, outcome_unknown, shutting_down, too_busy, unavailable
+from shared.budget import ByteBudget
 from shared.errors import FaktoryError, NotSent, ServerError
 from shared.faktory.client import FaktoryClient
 from shared.settings import ApiSettings
@@ -36,8 +37,10 @@ class Parts:
     client: FaktoryClient
     batcher: Batcher
     intake: Intake
-    # Bytes of requests that carry many jobs.
-    bulk: Budget
+    # Bytes of bodies that are read whole, of streams, and of pages that are answered.
+    bulk: Shares
+    streams: Shares
+    pages: ByteBudget
     metrics: ApiMetrics
     web: httpx.AsyncClient
     run_directory: Path

@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-import orjson
-
-MEDIA_TYPE = "application/problem+json"
+from shared.http.problems import MEDIA_TYPE, document
 
 
 @dataclass(slots=True, eq=False)
@@ -22,10 +20,6 @@ class Problem(Exception):
     closes: bool = False
 
     @property
-    def title(self) -> str:
-        return HTTPStatus(self.status).phrase
-
-    @property
     def headers(self) -> Mapping[str, str]:
         headers = {"content-type": MEDIA_TYPE}
         if self.retry_after_s is not None:
@@ -37,11 +31,7 @@ class Problem(Exception):
         return headers
 
     def body(self) -> bytes:
-        return orjson.dumps(
-            {"type": "about:blank", "title": self.title, "status": self.status}
-            | {"detail": self.detail}
-            | self.more
-        )
+        return document(self.status, self.detail, self.more)
 
 
 def bad_request(detail: str, **more: Any) -> Problem:

@@ -1,18 +1,11 @@
-"""Raw answers, for the one route that is too busy for a framework; what all answers carry; and
-answers that come while the client is still sending."""
+"""Raw answers, for the one route that is too busy for a framework, and what all answers carry."""
 
-import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from api.bodies import Receive
 from api.problems import Problem
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-# How long a client that is told to stop may go on sending before it is cut off.
-LINGER_S = 2.0
 
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -57,37 +50,3 @@ def with_security_headers(send: Send) -> Send:
         await send(message)
 
     return send_secured
-
-
-class BodyWatch:
-    """State: whether the client may have more of its body to send."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._has_more = True
-
-    async def receive(self) -> MutableMapping[str, Any]:
-        message: MutableMapping[str, Any] = await self._receive()
-        self._has_more = message.get("more_body", False)
-        return message
-
-    async def discard_rest(self) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_S):
-                while self._has_more:
-                    await self.receive()
-
-
-def linger_if(is_wanted: Callable[[], bool], watch: BodyWatch, send: Send) -> Send:
-    """Read on after the answer, before the server closes the connection: closed with unread bytes
-    in it, it is reset, and the client may never see the answer."""
-
-    async def send_and_linger(message: MutableMapping[str, Any]) -> None:
-        is_last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if is_last and is_wanted():
-            await send({**message, "more_body": True})
-            await watch.discard_rest()
-            message = {"type": "http.response.body", "body": b""}
-        await send(message)
-
-    return send_and_linger

@@ -11,25 +11,29 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Res
 from prometheus_client.core import Metric
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
+from api.bodies import ZSTD_WINDOW_BYTES, Chunks, Lines, read_body, unpack_whole, unpacker
 from api.guard import Visit
 from api.intake import EncodedJob, checked, query_options, split_list
 from api.keys import Key
 from api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
 from api.parts import Parts, broker_failed, pay, pay_now, soon
-from api.problems import Problem, bad_request, too_large
+from api.problems import Problem, bad_request, too_busy, too_large, unavailable
 from api.siblings import ask_all
 from api.stream import JobStream, ReadLine, push_list
-from shared.errors import FaktoryError
+from shared.errors import FaktoryError, OverBudget
 from shared.faktory.client import FaktoryVerbs, JobFilter, MutateTarget
+from shared.http.answers import HeldAnswer
+from shared.http.limits import PAGE_BYTES
 from shared.jobs import QUEUE_NAME
 from shared.jobtypes import JOB_TYPES
 from shared.version import VERSION
 
 MAX_LIST_JOBS = 10_000
-# What a stream counts for among requests with many jobs; it rarely holds more.
+# What a stream counts for among others; it rarely holds more, but for what unpacks it.
 STREAM_BYTES = 1024 * 1024
 MAX_WHICH_BYTES = 1024 * 1024
+# More than what is said of one job.
+STATE_BYTES = 1024
 # Of SQLite, whose row numbers are the places of a set's jobs.
 MAX_ID = 2**63 - 1
 NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
@@ -42,6 +46,21 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     """The OpenAPI of a body that the route reads itself, whatever its content type says."""
     content = {"application/json": {"schema": model.model_json_schema()}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def stream_bytes(visit: Visit) -> int:
+    return STREAM_BYTES + (ZSTD_WINDOW_BYTES if visit.content_encoding == "zstd" else 0)
+
+
+def held(parts: Parts, body: bytes) -> Response:
+    """An answer that may be large."""
+    busy = _too_many_pages()
+    otherwise = Response(busy.body(), busy.status, dict(busy.headers))
+    return HeldAnswer(body, parts.pages, otherwise, "application/json")
+
+
+def _too_many_pages() -> Problem:
+    return too_busy("too many pages are on their way already")
 
 
 def parts_of(request: Request) -> Parts:
@@ -107,7 +126,8 @@ async def _take_list(request: Request, parts: Parts, visit: Visit) -> Response:
     announced = visit.content_length
     if announced is not None and announced > limit:
         raise too_large("the body", limit)
-    with parts.bulk.hold(limit if announced is None or visit.content_encoding else announced):
+    size = limit if announced is None or visit.content_encoding else announced
+    with parts.bulk.hold(key, size):
         packed = await read_body(request.receive, limit)
         items = split_list(unpack_whole(packed, visit.content_encoding, limit))
         if len(items) > MAX_LIST_JOBS:
@@ -125,7 +145,7 @@ async def _take_lines(
 ) -> Response:
     key: Key = request.scope["key"]
     unpack = unpacker(visit.content_encoding)
-    with parts.bulk.hold(STREAM_BYTES), parts.stoppable() as stop:
+    with parts.streams.hold(key, stream_bytes(visit)), parts.stoppable() as stop:
         stream = JobStream(parts.client, read_line, lambda count: pay(key, count, stop), stop)
         try:
             report = await stream.take(
@@ -149,7 +169,7 @@ async def get_job(
     """Where a job is. Only the embedded broker can tell."""
     if name in JOB_TYPES:
         raise HTTPException(405)
-    return await _from_web(parts, f"/jobs/{quote(name, safe='')}", "look up a job")
+    return await _from_web(parts, f"/jobs/{quote(name, safe='')}", "look up a job", STATE_BYTES)
 
 
 # Queues
@@ -247,7 +267,8 @@ async def get_set(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Any:
     """A page of the scheduled, retry or dead jobs. Only the embedded broker can list them."""
-    return await _from_web(parts, f"/sets/{name}?after={after}&limit={limit}", f"list {name} jobs")
+    page = f"/sets/{name}?after={after}&limit={limit}"
+    return await _from_web(parts, page, f"list {name} jobs", PAGE_BYTES)
 
 
 @router.post("/sets/{name}/{action}", tags=["sets"], status_code=204, openapi_extra=body_of(Which))
@@ -255,7 +276,11 @@ async def change_set(
     name: MutateTarget, action: SetAction, request: Request, parts: PartsOf
 ) -> None:
     """Requeue: into their queues now. Kill: to the dead set. Discard: delete."""
-    which = checked(Which, await read_body(request.receive, MAX_WHICH_BYTES), "body")
+    key: Key = request.scope["key"]
+    body = await read_body(
+        request.receive, MAX_WHICH_BYTES, lambda: parts.bulk.hold(key, MAX_WHICH_BYTES)
+    )
+    which = checked(Which, body, "body")
     try:
         await _mutate(parts.require_broker(), name, action, which)
     except FaktoryError as error:
@@ -280,23 +305,31 @@ async def _mutate(
     await act(name, chosen)
 
 
-async def _from_web(parts: Parts, path: str, what: str) -> Response:
-    """Ask the broker's HTTP side; a real Faktory has pages for people there, and no JSON."""
+async def _from_web(parts: Parts, path: str, what: str, size: int) -> Response:
+    """Ask the broker's HTTP side for so many bytes; a real Faktory has pages for people there, and
+    no JSON."""
     if not parts.require_broker().is_our_broker:
         page = str(parts.web.base_url)
         raise Problem(501, f"a Faktory server cannot {what} for a program: see {page}")
     try:
-        answer = await parts.web.get(path)
+        with parts.pages.hold(size):
+            answer = await parts.web.get(path)
         answer.raise_for_status()
+    except OverBudget:
+        raise _too_many_pages() from None
     except httpx.HTTPStatusError as error:
-        if error.response.status_code == HTTPStatus.NOT_FOUND:
-            raise Problem(404, "not known to the broker: done, or never queued") from None
-        raise Problem(
-            502, f"the broker's HTTP side answered {error.response.status_code}"
-        ) from None
+        raise _refused_by_web(error.response) from None
     except httpx.HTTPError as error:
         raise Problem(502, f"the broker's HTTP side does not answer: {error!r}") from error
-    return Response(answer.content, media_type="application/json")
+    return held(parts, answer.content)
+
+
+def _refused_by_web(answer: httpx.Response) -> Problem:
+    if answer.status_code == HTTPStatus.NOT_FOUND:
+        return Problem(404, "not known to the broker: done, or never queued")
+    if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+        return unavailable("the broker's HTTP side is busy", retry_after_s=1)
+    return Problem(502, f"the broker's HTTP side answered {answer.status_code}")
 
 
 # Operations
@@ -319,12 +352,18 @@ async def get_health() -> Status:
     return Status(status="ok")
 
 
+class Readiness(Status):
+    damaged_shards: list[str]
+
+
 @router.get("/readyz", tags=["operations"])
-async def get_ready(parts: PartsOf) -> Status:
-    """The broker is there, and the service is not shutting down."""
+async def get_ready(parts: PartsOf) -> Readiness:
+    """The broker is there, and the service is not shutting down. Shards whose files are damaged
+    hold up crawls and nothing else, so they are only named."""
     parts.refuse_if_draining()
     parts.require_broker()
-    return Status(status="ready")
+    damaged = await parts.crawls.damaged_shards() if parts.crawls is not None else []
+    return Readiness(status="ready", damaged_shards=damaged)
 
 
 class Version(BaseModel):

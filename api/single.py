@@ -38,7 +38,8 @@ async def take_job(
     if visit.content_length is not None and visit.content_length > MAX_JOB_BYTES:
         raise too_large("the body", MAX_JOB_BYTES)
     pay_now(key)
-    body = await read_body(receive, MAX_JOB_BYTES)
+    size = MAX_JOB_BYTES if visit.content_length is None else visit.content_length
+    body = await read_body(receive, MAX_JOB_BYTES, lambda: parts.bulk.hold(key, size))
     options = query_options(scope["query_string"])
     job = parts.intake.job(scope["path"][len(PREFIX) :], body, options, utc_now())
     await parts.batcher.push(job)

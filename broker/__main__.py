@@ -7,10 +7,15 @@ from pathlib import Path
 
 import uvloop
 
+from broker.checking import check_all
+from broker.damage import WHAT_TO_DO
 from broker.directory import DATABASE, backup, restore
 from broker.process import BrokerProcess
+from broker.progress import Progress
+from broker.recovery import recover
 from shared.errors import ManyhandsError
 from shared.logs import configure_logs
+from shared.private_files import keep_files_private
 from shared.settings import BrokerSettings
 from shared.settings.loading import load
 from shared.settings.options import add_settings, settings_parser
@@ -22,6 +27,7 @@ SECTIONS = ("broker",)
 
 
 def main() -> int:
+    keep_files_private()
     arguments = make_parser().parse_args()
     try:
         settings = load(SECTIONS, arguments).settings.broker
@@ -30,6 +36,10 @@ def main() -> int:
             backup(settings.data, arguments.file)
         elif arguments.command == "restore":
             restore(settings.data, arguments.file)
+        elif arguments.command == "check":
+            return _check(settings)
+        elif arguments.command == "recover":
+            _say(recover(settings.data, arguments.directory, Progress()))
         else:
             uvloop.run(_serve(settings))
     except ManyhandsError as error:
@@ -46,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
         "broker",
         "A Faktory server in one process: durable, without Redis.",
         SECTIONS,
-        commands="backup|restore",
+        commands="backup|restore|check|recover",
         more=CLIENTS,
     )
     commands = parser.add_subparsers(dest="command", prog=parser.prog)
@@ -58,7 +68,28 @@ def make_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, usage=usage, help=text, description=text)
         command.add_argument("file", type=Path, metavar="FILE")
         add_settings(command, SECTIONS)
+    text = "look at every page and every job of BROKER_DATA; ends with 1 when something is damaged"
+    command = commands.add_parser("check", help=text, description=text)
+    add_settings(command, SECTIONS)
+    text = "copy all that can be read of a damaged BROKER_DATA into the new directory DIRECTORY"
+    usage = "%(prog)s [options] DIRECTORY"
+    command = commands.add_parser("recover", usage=usage, help=text, description=text)
+    command.add_argument("directory", type=Path, metavar="DIRECTORY")
+    add_settings(command, SECTIONS)
     return parser
+
+
+def _check(settings: BrokerSettings) -> int:
+    problems = check_all(settings.data, Progress())
+    if not problems:
+        _say([f"{settings.data / DATABASE} is sound"])
+        return 0
+    _say([*problems, f"to mend it, {WHAT_TO_DO}"])
+    return 1
+
+
+def _say(lines: list[str]) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
 
 
 async def _serve(settings: BrokerSettings) -> None:

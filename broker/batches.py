@@ -5,18 +5,24 @@ SQLite works, where a statement per row would fight the loop for it twice per ro
 """
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
+from broker.checksums import of_job, of_set_row
 from broker.schema import SEQUENCE_BITS
+from broker.tally import TALLY_NAMES, Tally
 
-# SQLite refuses a value of a gigabyte: so much is written or read as one at most, or one job.
-STATEMENT_BYTES = 128 * 1024 * 1024
+# So much is written as one value at most, or one job: SQLite copies it several times over.
+STATEMENT_BYTES = 8 * 1024 * 1024
 
 SET_NAMES = ("scheduled", "retries", "dead")
+_DELETE_JOBS = "DELETE FROM jobs WHERE key IN (SELECT value FROM json_each(?))"
+_DELETE_SET_ROWS = "DELETE FROM sets WHERE id IN (SELECT value FROM json_each(?))"
+_NOTE = "INSERT OR IGNORE INTO gone SELECT {is_set}, value FROM json_each(?)"
 
 
 @dataclass(slots=True)
@@ -62,10 +68,19 @@ class Batch:
     statements: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
     when_stored: list[Callable[[], None]] = field(default_factory=list)
     is_vacuum_due: bool = False
+    # Of what is done: where the pages are damaged, it is only noted.
+    is_noted_only: bool = False
+    # Of all its jobs together.
+    size_bytes: int = 0
 
     @property
     def is_empty(self) -> bool:
         return self == Batch()
+
+    def tally(self) -> Tally:
+        """What its commit adds."""
+        pushed = sum(len(push.rows) + len(push.set_rows) for push in self.pushes)
+        return Tally(1, pushed, len(self.settled))
 
     def count(self, name: str, change: int) -> None:
         self.counters[name] = self.counters.get(name, 0) + change
@@ -88,8 +103,12 @@ def commit(writer: sqlite3.Connection, batch: Batch) -> None:
     )
     if batch.settled:
         keys = orjson.dumps(batch.settled).decode()
-        write("DELETE FROM jobs WHERE key IN (SELECT value FROM json_each(?))", (keys,))
-        _change_row_counts(writer, "-", "value", keys)
+        write(_NOTE.format(is_set=0) if batch.is_noted_only else _DELETE_JOBS, (keys,))
+        counts = Counter([key >> SEQUENCE_BITS for key in batch.settled])
+        writer.executemany(
+            "UPDATE queues SET rows = rows - ? WHERE id = ?",
+            [(number, queue) for queue, number in counts.items()],
+        )
     if batch.reservations:
         write(
             "INSERT OR REPLACE INTO reservations SELECT value->>0, value->>1, value->>2,"
@@ -102,17 +121,17 @@ def commit(writer: sqlite3.Connection, batch: Batch) -> None:
             (orjson.dumps(batch.unreserved).decode(),),
         )
     if batch.removed_set_ids:
-        write(
-            "DELETE FROM sets WHERE id IN (SELECT value FROM json_each(?))",
-            (orjson.dumps(batch.removed_set_ids).decode(),),
-        )
+        ids = orjson.dumps(batch.removed_set_ids).decode()
+        write(_NOTE.format(is_set=1) if batch.is_noted_only else _DELETE_SET_ROWS, (ids,))
     scheduled = sum(len(push.set_rows) for push in batch.pushes)
-    for name, change in (*batch.counters.items(), ("scheduled", scheduled)):
-        write(
-            "INSERT INTO counters VALUES (?1, ?2)"
-            " ON CONFLICT (name) DO UPDATE SET value = value + ?2",
-            (name, change),
-        )
+    changes = [*batch.counters.items(), *zip(TALLY_NAMES, batch.tally(), strict=True)]
+    if scheduled:
+        changes.append(("scheduled", scheduled))
+    write(
+        "INSERT INTO counters SELECT value->>0, value->>1 FROM json_each(?) WHERE true"
+        " ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
+        (orjson.dumps(changes).decode(),),
+    )
     write("COMMIT")
 
 
@@ -121,27 +140,32 @@ def _insert_jobs(writer: sqlite3.Connection, rows: list[tuple[int, bytes]]) -> N
         return
     places, at = [], 1
     for key, payload in rows:
-        places.append((key, at, len(payload)))
+        places.append((key, at, len(payload), of_job(key, payload)))
         at += len(payload)
     if at > STATEMENT_BYTES and len(rows) > 1:
         _insert_jobs(writer, rows[: len(rows) // 2])
         _insert_jobs(writer, rows[len(rows) // 2 :])
         return
     listed = orjson.dumps(places).decode()
-    writer.execute(
-        "INSERT INTO jobs (key, payload)"
-        " SELECT value->>0, substr(?2, value->>1, value->>2) FROM json_each(?1)",
-        (listed, b"".join([payload for _, payload in rows])),
-    )
-    _change_row_counts(writer, "+", "value->>0", listed)
-
-
-def _change_row_counts(writer: sqlite3.Connection, sign: str, key: str, listed: str) -> None:
-    writer.execute(
-        f"UPDATE queues SET rows = rows {sign} changed.number FROM"
-        f" (SELECT ({key}) >> {SEQUENCE_BITS} AS queue, count(*) AS number FROM json_each(?)"
-        " GROUP BY 1) AS changed WHERE id = changed.queue",
-        (listed,),
+    if len(rows) == 1:
+        # As it is: a large one is not copied once more.
+        key, payload = rows[0]
+        writer.execute(
+            "INSERT INTO jobs (key, payload, checksum) VALUES (?, ?, ?)",
+            (key, payload, of_job(key, payload)),
+        )
+    else:
+        writer.execute(
+            "INSERT INTO jobs (key, payload, checksum)"
+            " SELECT value->>0, substr(?2, value->>1, value->>2), value->>3 FROM json_each(?1)",
+            (listed, b"".join([payload for _, payload in rows])),
+        )
+    # Keys of a queue come in their order, so the last one wins.
+    last = {key >> SEQUENCE_BITS: key for key, _ in rows}
+    counts = Counter([key >> SEQUENCE_BITS for key, _ in rows])
+    writer.executemany(
+        "UPDATE queues SET rows = rows + ?, last_key = max(last_key, ?) WHERE id = ?",
+        [(number, last[queue], queue) for queue, number in counts.items()],
     )
 
 
@@ -149,10 +173,31 @@ def _insert_set_rows(writer: sqlite3.Connection, rows: list[SetRow]) -> None:
     if len(rows) > 1 and sum(len(row.payload) for row in rows) > STATEMENT_BYTES:
         _insert_set_rows(writer, rows[: len(rows) // 2])
         _insert_set_rows(writer, rows[len(rows) // 2 :])
-    elif rows:
-        listed = [(r.kind, r.at, r.jid, r.jobtype, r.payload.decode()) for r in rows]
+    elif len(rows) == 1:
+        row = rows[0]
         writer.execute(
-            "INSERT INTO sets (kind, at, jid, jobtype, payload) SELECT value->>0, value->>1,"
-            " value->>2, value->>3, CAST(value->>4 AS BLOB) FROM json_each(?)",
+            "INSERT INTO sets (kind, at, jid, jobtype, payload, checksum)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                *(row.kind, row.at, row.jid, row.jobtype, row.payload),
+                of_set_row(row.kind, row.jid, row.jobtype, row.payload),
+            ),
+        )
+    elif rows:
+        listed = [
+            (
+                r.kind,
+                r.at,
+                r.jid,
+                r.jobtype,
+                r.payload.decode(),
+                of_set_row(r.kind, r.jid, r.jobtype, r.payload),
+            )
+            for r in rows
+        ]
+        writer.execute(
+            "INSERT INTO sets (kind, at, jid, jobtype, payload, checksum) SELECT value->>0,"
+            " value->>1, value->>2, value->>3, CAST(value->>4 AS BLOB), value->>5"
+            " FROM json_each(?)",
             (orjson.dumps(listed).decode(),),
         )

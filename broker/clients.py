@@ -1,9 +1,11 @@
 """Who is connected: worker ids with their heartbeats, and the processes that own jobs. Pure."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import msgspec
+
+from broker.jobs import Int64
 
 SILENT_AFTER_S = 60.0
 # A process without a connection may be on its way back; after this, others get its jobs.
@@ -18,11 +20,12 @@ class Hello(msgspec.Struct):
 
     hostname: str | None = None
     wid: str | None = None
-    pid: int | None = None
-    labels: list[str] | None = None
+    pid: Int64 | None = None
+    labels: list[str | None] | None = None
     pwdhash: str | None = None
     username: str | None = None
-    v: int | None = None
+    v: Annotated[int, msgspec.Meta(ge=0, le=255)] | None = None
+    rss_kb: Int64 | None = None
     instance: str | None = None
 
     @property

@@ -1,31 +1,36 @@
 """What the broker shows over HTTP, beside the line protocol: figures and the three sets."""
 
+import asyncio
 import base64
 import contextlib
 import hmac
-import logging
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 
 import orjson
-import uvicorn
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.batches import SET_NAMES
 from broker.jobs import utc_text
+from broker.store import Store
 from broker.verbs import Verbs, resident_kb
+from shared.budget import ByteBudget
+from shared.http.answers import HeldAnswer
+from shared.http.hosts import is_own_host
+from shared.http.limits import HELD_PAGES_BYTES, PAGE_BYTES
+from shared.http.serving import listen, serving
 
 PAGE = 100
 MAX_PAGE = 1000
 MAX_ID = 2**63 - 1
+JSON = "application/json"
 
 
 class Figures(Collector):
@@ -35,7 +40,7 @@ class Figures(Collector):
         self._verbs = verbs
 
     def collect(self) -> Iterable[Metric]:
-        manager = self._verbs.manager
+        manager, damage = self._verbs.manager, self._verbs.manager.store.damage
         queued = GaugeMetricFamily("broker_queue_jobs", "Jobs that wait", labels=["queue"])
         latency = GaugeMetricFamily(
             "broker_queue_latency_seconds", "Age of the oldest job that waits", labels=["queue"]
@@ -51,7 +56,11 @@ class Figures(Collector):
         for name, text, value in (
             ("broker_connections", "Clients", self._verbs.connections),
             ("broker_resident_bytes", "Memory", resident_kb() * 1024),
+            ("broker_held_bytes", "Held for clients", manager.store.memory.held),
             ("broker_disk_full", "1 while no job is taken", int(manager.store.is_disk_full)),
+            ("broker_damaged", "1: the database is damaged", int(damage.is_there)),
+            ("broker_unreadable_jobs", "Jobs in damaged pages", damage.unreadable_jobs),
+            ("broker_log_was_cut", "1: answered commits are missing", int(bool(damage.lost))),
         ):
             yield GaugeMetricFamily(name, text, value=value)
         for name, text, value in (
@@ -60,22 +69,28 @@ class Figures(Collector):
             ("broker_commands", "Commands run", self._verbs.commands),
             ("broker_commits", "Transactions", manager.store.commits),
             ("broker_given_back", "Jobs whose worker went away", manager.given_back),
+            (
+                "broker_closed_connections",
+                "Clients closed because they held too much",
+                manager.store.memory.closed_connections,
+            ),
             ("broker_expired_jobs", "Jobs dropped by expires_at", manager.expired_jobs),
         ):
             yield CounterMetricFamily(name, text, value=value)
 
 
-def make_app(verbs: Verbs, password: str) -> Starlette:
+def make_app(verbs: Verbs, password: str, bound_to: str) -> Starlette:
     registry = CollectorRegistry()
     registry.register(Figures(verbs))
+    held = ByteBudget(HELD_PAGES_BYTES)
+    # One at a time: jobs have their turn between two pages.
+    reading = asyncio.Lock()
 
     async def stats(_: Request) -> Response:
         return _json(verbs.state())
 
     async def health(_: Request) -> Response:
-        is_well = not verbs.manager.store.is_disk_full
-        status = {"status": "ok"} if is_well else {"status": "the disk is full"}
-        return _json(status, 200 if is_well else 503)
+        return _health(verbs)
 
     async def metrics(_: Request) -> Response:
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
@@ -89,13 +104,14 @@ def make_app(verbs: Verbs, password: str) -> Starlette:
             limit = min(max(int(request.query_params.get("limit", str(PAGE))), 1), MAX_PAGE)
         except ValueError:
             return _json({"error": "after and limit must be numbers"}, 400)
-        rows = verbs.manager.store.reader.find(kind, "1", (), after=after, limit=limit)
-        jobs = [
-            {"id": row.id, "at": utc_text(row.at), "job": orjson.Fragment(row.payload)}
-            for row in rows
-        ]
-        following = rows[-1].id if len(rows) == limit else None
-        return _json({"total": verbs.manager.store.counters[kind], "jobs": jobs, "next": following})
+        busy = _json({"error": "too many pages are on their way already: come again"}, 503)
+        busy.headers["retry-after"] = "1"
+        if not held.has_room(PAGE_BYTES):
+            return busy
+        async with reading:
+            page = _set_page(verbs, kind, after, limit)
+            await asyncio.sleep(0)
+        return HeldAnswer(page, held, busy, JSON)
 
     async def one_job(request: Request) -> Response:
         jid = request.path_params["jid"]
@@ -112,26 +128,71 @@ def make_app(verbs: Verbs, password: str) -> Starlette:
             Route("/sets/{name}", one_set),
             Route("/jobs/{jid}", one_job),
         ],
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=_password_check(password))],
+        middleware=[Middleware(Guarded, password=password, bound_to=bound_to)],
     )
 
 
-def _password_check(
-    password: str,
-) -> Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]:
-    async def check(
-        request: Request, forward: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        # A probe of the machine has no password, and /health tells nothing.
-        if not password or request.url.path == "/health" or _has_password(request, password):
-            return await forward(request)
-        return Response(
-            "the password is wrong or missing: use basic authentication, any user name\n",
-            401,
-            {"WWW-Authenticate": 'Basic realm="broker"'},
-        )
+def _health(verbs: Verbs) -> Response:
+    store = verbs.manager.store
+    reason = _complaint(store)
+    status = {"status": reason or "ok"}
+    if store.damage.lost is not None:
+        status["lost"] = store.damage.lost
+    return _json(verbs.health() | status, 503 if reason else 200)
 
-    return check
+
+def _complaint(store: Store) -> str | None:
+    """Names no file: whoever asks needs no password."""
+    if not store.damage.is_there:
+        return store.refusal
+    return (
+        f"the database is damaged: {store.damage.unreadable_jobs} jobs that cannot be read are"
+        " known of; INFO and the log say where, and what to do"
+    )
+
+
+def _set_page(verbs: Verbs, kind: str, after: int, limit: int) -> bytes:
+    store = verbs.manager.store
+    page = store.reader.find(kind, "1", (), after=after, limit=limit, max_bytes=PAGE_BYTES)
+    jobs = [
+        {"id": row.id, "at": utc_text(row.at), "job": orjson.Fragment(row.payload)}
+        for row in page.rows
+    ]
+    following = page.rows[-1].id if page.has_more else None
+    return orjson.dumps({"total": store.counters[kind], "jobs": jobs, "next": following})
+
+
+class Guarded:
+    """Lets in who has the password; where there is none, who asks by a name of this machine."""
+
+    def __init__(self, app: ASGIApp, password: str, bound_to: str) -> None:
+        self._app = app
+        self._password = password
+        self._bound_to = bound_to
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(Request(scope))
+        await (refusal or self._app)(scope, receive, send)
+
+    def _refusal(self, request: Request) -> Response | None:
+        path = request.scope["path"]
+        # A probe of the machine has no password, and /health tells of no job.
+        if path == "/health":
+            return None
+        if self._password:
+            if _has_password(request, self._password):
+                return None
+            return Response(
+                "the password is wrong or missing: use basic authentication, any user name\n",
+                401,
+                {"WWW-Authenticate": 'Basic realm="broker"'},
+            )
+        host = request.headers.get("host", "")
+        # Figures are scraped under any name.
+        if path == "/metrics" or is_own_host(host, self._bound_to):
+            return None
+        said = f"without a password only localhost is served, not {host[:100]!r}"
+        return _json({"error": f"{said}: set BROKER_PASSWORD"}, 403)
 
 
 def _has_password(request: Request, password: str) -> bool:
@@ -146,32 +207,12 @@ def _has_password(request: Request, password: str) -> bool:
 
 
 def _json(content: object, status: int = 200) -> Response:
-    return Response(orjson.dumps(content), status, media_type="application/json")
-
-
-class _Server(uvicorn.Server):
-    """Signals are the broker's own affair."""
-
-    @contextlib.contextmanager
-    def capture_signals(self):  # type: ignore[no-untyped-def]
-        yield
+    return Response(orjson.dumps(content), status, media_type=JSON)
 
 
 @contextlib.asynccontextmanager
 async def serve_http(verbs: Verbs, host: str, port: int, password: str) -> AsyncIterator[int]:
     """Serve while the context is open; gives the port, which the system chooses when it is 0."""
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    # Opened here: for a port that is taken, uvicorn would end the process in its own way.
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family)
-    config = uvicorn.Config(
-        make_app(verbs, password), lifespan="off", access_log=False, log_config=None
-    )
-    server = _Server(config)
-    config.load()
-    server.lifespan = config.lifespan_class(config)
-    await server.startup(sockets=[listener])
-    try:
+    listener = listen(host, port)
+    async with serving(make_app(verbs, password, host), listener):
         yield listener.getsockname()[1]
-    finally:
-        await server.shutdown(sockets=[listener])

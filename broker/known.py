@@ -1,6 +1,10 @@
 """The jids of recent pushes, so that a push that is sent twice is stored once. Pure."""
 
+from hashlib import blake2b
+
 GENERATION = 250_000
+# Of a longer one, only a digest is kept.
+SHORT_JID = 64
 
 
 class KnownJids:
@@ -12,17 +16,25 @@ class KnownJids:
         self._old: set[str] = set()
 
     def __contains__(self, jid: str) -> bool:
+        jid = _short(jid)
         return jid in self._young or jid in self._old
 
     def add(self, jid: str) -> None:
         if len(self._young) >= GENERATION:
             self._old, self._young = self._young, set()
-        self._young.add(jid)
+        self._young.add(_short(jid))
 
     def discard(self, jid: str) -> None:
+        jid = _short(jid)
         self._young.discard(jid)
         self._old.discard(jid)
 
     def clear(self) -> None:
         self._young.clear()
         self._old.clear()
+
+
+def _short(jid: str) -> str:
+    if len(jid) <= SHORT_JID:
+        return jid
+    return blake2b(jid.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -5,11 +5,14 @@ same moment as it changes in memory; answers wait for the commit (verbs.py). A F
 write: a job in hand is still a row, and its reservation is written if it is in hand for longer.
 """
 
+import itertools
 import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+
+import orjson
 
 from broker.batches import SET_NAMES, Push, SetRow
 from broker.jobs import (
@@ -19,7 +22,6 @@ from broker.jobs import (
     check_pushed,
     check_queue,
     decode_one,
-    due_time,
     encode,
     expires_at,
     from_row,
@@ -29,9 +31,10 @@ from broker.known import GENERATION, KnownJids
 from broker.queues import Client, Queue, Waiter
 from broker.reading import Reservation, Snapshot
 from broker.retries import RANDOM_DELAY_S, Fate, fate, record_failure, retry_delay_s
-from broker.schema import SEQUENCE_BITS
+from broker.schema import SEQUENCE_BITS, key_ranges
 from broker.sets import Sets
 from broker.store import Store
+from broker.tally import TALLY_NAMES
 from shared.jobs import DEFAULT_RESERVE_FOR_S, MAX_RESERVE_FOR_S, MIN_RESERVE_FOR_S
 from shared.logs import get_logger
 
@@ -43,6 +46,14 @@ MAX_GIVEN_BACK = 3
 # After a crash nobody gets a job for this long, so that acknowledgements that the crash left
 # unanswered come in again before their jobs go out again.
 HOLD_AFTER_CRASH_S = 3.0
+_KEPT_COUNTERS = ", ".join(f"'{name}'" for name in ("closed", *TALLY_NAMES))
+# A job of this size is handed out when there is room for it in the budget of memory.
+LARGE_BYTES = 64 * 1024
+# So many queues are looked at in one turn of the loop; so many that are empty stay listed; and the
+# jobs of so many are looked up one by one when they are removed.
+LOOKED_AT_QUEUES = 20_000
+KEPT_EMPTY_QUEUES = 1000
+LOOKED_UP_QUEUES = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +80,10 @@ class Arrivals:
         return (job.jid for _, jobs in self.by_queue.values() for job in jobs)
 
 
+def _too_many_queues(count: int) -> str:
+    return f"there are too many queues ({count}): use fewer of them, or raise BROKER_MEMORY_MB"
+
+
 class Manager:
     """State: the queues, the jobs in hand by jid, and the FETCHes that wait, oldest first."""
 
@@ -80,6 +95,12 @@ class Manager:
         self.given_back = 0
         self.store = store
         self.forgotten_queues = 0
+        self._memory = store.memory
+        # Queues that a FETCH named and nobody pushed to; and those yet to be looked at.
+        self._unused_queues = 0
+        self._unseen_queues: list[Queue] = []
+        # Those whose next job is too large for the room that is left.
+        self._short_of_room: set[Queue] = set()
         self._by_number: dict[int, Queue] = {}
         self._last_number = 0
         self._known = KnownJids()
@@ -90,7 +111,7 @@ class Manager:
         self._maybe_held: dict[str, StoredJob] = {}
         self._held_until = 0.0 if snapshot.was_closed else now + HOLD_AFTER_CRASH_S
         self._log = get_logger("manager")
-        self._restore(snapshot)
+        self._restore(snapshot, now)
 
     # Pushing
 
@@ -99,8 +120,8 @@ class Manager:
     ) -> dict[str, str]:
         """Store jobs in one transaction; `stored` or `refused` is called then. Returns the reasons
         why some of them are not among them, by jid."""
-        if self.store.is_disk_full:
-            raise Refused("the disk is full: no job was stored")
+        if (refusal := self.store.refusal) is not None:
+            raise Refused(f"{refusal}: no job was stored")
         now = time.time()
         now_text = utc_text(now)
         reasons: dict[str, str] = {}
@@ -109,12 +130,12 @@ class Manager:
         repeated: list[str] = []
         for job in jobs:
             try:
-                check_pushed(job, now_text)
-                at = due_time(job)
+                at = check_pushed(job, now_text)
                 assert job.jid and job.queue and job.jobtype
                 if self._is_known(job.jid):
                     repeated.append(job.jid)
                     continue
+                self._check_room_for_queue(job.queue)
                 self._known.add(job.jid)
                 if at > now:
                     set_rows.append(SetRow("scheduled", at, job.jid, job.jobtype, encode(job)))
@@ -146,6 +167,10 @@ class Manager:
         self.store.push(Push(arrivals.rows, set_rows, make_visible, forget))
         return reasons
 
+    def _check_room_for_queue(self, name: str) -> None:
+        if name not in self.queues and len(self.queues) >= self._memory.max_queues:
+            raise Refused(_too_many_queues(len(self.queues)))
+
     def _is_known(self, jid: str) -> bool:
         return jid in self._known or jid in self.working
 
@@ -170,21 +195,33 @@ class Manager:
 
     def queues_of(self, names: Sequence[str]) -> list[Queue]:
         named = [name for name in names if name]
-        for name in named:
-            check_queue(name)
-        return [self.queues.get(name) or self._new_queue(name) for name in named]
+        return [self.queues.get(name) or self._unused_queue(name) for name in named]
+
+    def renewed(self, queues: Sequence[Queue]) -> Sequence[Queue]:
+        """For a FETCH that had to wait for its turn: some may have been forgotten meanwhile."""
+        if not any(queue.is_forgotten for queue in queues):
+            return queues
+        return [self.queues.get(queue.name) or self._new_queue(queue.name) for queue in queues]
+
+    def _unused_queue(self, name: str) -> Queue:
+        check_queue(name)
+        if self._unused_queues >= self._memory.max_unused_queues:
+            raise Refused(_too_many_queues(len(self.queues)))
+        return self._new_queue(name)
 
     def take(self, queues: Sequence[Queue], client: Client, now: float) -> StoredJob | None:
         """Give the next job of the first queue that has one into the hands of a client."""
-        if now < self._held_until:
+        if now < self._held_until or len(self.working) >= self._memory.max_in_hand:
             return None
         for queue in queues:
             if queue.is_paused or not queue.size:
                 continue
             while (job := queue.take()) is not None:
+                if len(job.payload) > LARGE_BYTES and not self._has_room_for(job, queue):
+                    break
                 if self._maybe_held:
                     self._maybe_held.pop(job.jid, None)
-                if (end := expires_at(job.payload)) is not None and end <= now:
+                if (end := expires_at(job.payload)) is not None and end <= time.time():
                     self._drop_expired(job)
                     continue
                 if job.jid in self.working:
@@ -195,12 +232,24 @@ class Manager:
                 return job
         return None
 
+    def _has_room_for(self, job: StoredJob, queue: Queue) -> bool:
+        if self._memory.has_room_for(len(job.payload)):
+            return True
+        queue.put_first(job)
+        self._short_of_room.add(queue)
+        return False
+
+    def look_for_room(self) -> None:
+        """Those who wait for a large job may get it now."""
+        self._memory.in_hand = len(self.working)
+        queues, self._short_of_room = self._short_of_room, set()
+        self.serve(queues)
+
     def _reserve(self, job: StoredJob, owner: str | None, wid: str, now: float) -> None:
-        seconds = job.reserve_for or DEFAULT_RESERVE_FOR_S
         job.owner = owner
         job.wid = wid
         job.since = now
-        job.reserved_until = now + min(max(seconds, MIN_RESERVE_FOR_S), MAX_RESERVE_FOR_S)
+        job.reserved_until = now + _reserved_s(job)
         job.is_holder_stored = False
         self.working[job.jid] = job
 
@@ -226,7 +275,7 @@ class Manager:
 
     def _serve(self, queue: Queue) -> None:
         """Hand jobs to those who wait for this queue, the one that has waited longest first."""
-        now = time.time()
+        now = time.monotonic()
         while queue.size and not queue.is_paused:
             waiter = next((w for w in queue.waiters if w.client.can_take()), None)
             if waiter is None:
@@ -261,7 +310,12 @@ class Manager:
 
     def _fail(self, job: StoredJob, errtype: str, message: str, backtrace: list[str]) -> None:
         now = time.time()
-        wire = decode_one(job.payload)
+        payload = self.payload_of(job)
+        if payload is None:
+            # It cannot be read any more, and that was told.
+            self._settle(job)
+            return
+        wire = decode_one(payload)
         record_failure(wire, errtype, message, backtrace, now)
         assert wire.failure is not None and wire.jobtype is not None
         what = fate(wire)
@@ -271,10 +325,13 @@ class Manager:
         if what is Fate.DEAD:
             self.sets.bury(job.jid, wire.jobtype, encode(wire))
         elif what is Fate.RETRIED:
-            delay_s = retry_delay_s(wire.failure.retry_count, random.randrange(RANDOM_DELAY_S))
+            delay_s = retry_delay_s(wire.failure.spent, random.randrange(RANDOM_DELAY_S))
             wire.failure.next_at = utc_text(now + delay_s)
             self._known.add(job.jid)
             self.sets.add(SetRow("retries", now + delay_s, job.jid, wire.jobtype, encode(wire)))
+
+    def payload_of(self, job: StoredJob) -> bytes | None:
+        return job.payload or self.store.reader.payload(job.key)
 
     def _take_out(self, jid: str) -> StoredJob | None:
         """A job that there is a result for, out of its holder's hands."""
@@ -314,10 +371,12 @@ class Manager:
             assert job is not None
             mine = StoredJob(job.key, jid, job.reserve_for, job.payload, given_back=job.given_back)
             mine.is_reservation_stored = job.is_reservation_stored
-            self._reserve(mine, owner, wid, time.time())
+            self._reserve(mine, owner, wid, time.monotonic())
         self._give_back(lost)
 
     def _give_back(self, jobs: list[StoredJob]) -> None:
+        ahead_s = _wall_ahead_s()
+        queues = set()
         # Each goes in front of all others: the one that went out first must be the last.
         for job in reversed(jobs):
             del self.working[job.jid]
@@ -328,18 +387,21 @@ class Manager:
                     job, "WorkerLost", f"its worker went away {job.given_back} times with it", []
                 )
                 continue
-            self._store_reservation(job, is_held=False)
+            self._store_reservation(job, ahead_s, is_held=False)
             self._maybe_held[job.jid] = job
             queue = self._by_number[job.key >> SEQUENCE_BITS]
             queue.is_listed = True
             queue.put_first(job)
-        self.serve(self.queues.values())
+            queues.add(queue)
+        self.serve(queues)
 
-    def _store_reservation(self, job: StoredJob, *, is_held: bool) -> None:
+    def _store_reservation(self, job: StoredJob, ahead_s: float, *, is_held: bool) -> None:
+        """`ahead_s` is the same for all that are stored together, so that they keep their order."""
         job.is_reservation_stored = True
         job.is_holder_stored = is_held
+        since, until = job.since + ahead_s, job.reserved_until + ahead_s
         self.store.batch.reservations.append(
-            (job.key, is_held, job.owner, job.wid, job.since, job.reserved_until, job.given_back)
+            (job.key, is_held, job.owner, job.wid, since, until, job.given_back)
         )
 
     def state_of(self, jid: str) -> str | None:
@@ -354,9 +416,10 @@ class Manager:
     # From time to time
 
     def store_reservations(self, now: float, after_s: float = RESERVATION_STORED_AFTER_S) -> None:
+        ahead_s = _wall_ahead_s()
         for job in self.working.values():
             if not job.is_holder_stored and now - job.since >= after_s:
-                self._store_reservation(job, is_held=True)
+                self._store_reservation(job, ahead_s, is_held=True)
 
     def end_reservations(self, now: float) -> None:
         """What was not settled in time has failed."""
@@ -366,14 +429,23 @@ class Manager:
             self.expired_reservations += 1
             self._fail(job, "ReservationExpired", "Faktory job reservation expired", [])
 
-    def queue_due(self, now: float) -> int:
+    def clock_was_set(self, step_s: float) -> None:
+        """What is stored as wall time is stored anew; scheduled jobs are due by the new time."""
+        self._log.warning("the clock was set", seconds=round(step_s, 1))
+        for job in self.working.values():
+            job.is_holder_stored = False
+        self.sets.clock_was_set(step_s)
+
+    def queue_due(self, wall: float) -> int:
         """Move jobs whose time has come into their queues; returns how many (at most a page)."""
         moved = 0
         for kind in ("scheduled", "retries"):
+            started, rows = time.monotonic(), []
             if self.store.counters[kind]:
-                rows = self.sets.page(kind, "at <= ?", (now,))
+                rows = self.sets.page(kind, "at <= ?", (wall,))
                 self.requeue(rows)
-                moved += len(rows)
+            self.sets.scans[kind].note(len(rows), started)
+            moved += len(rows)
         return moved
 
     @property
@@ -403,6 +475,7 @@ class Manager:
             self._arrive(arrivals, jid, wire)
         batch = self.store.batch
         batch.rows.extend(arrivals.rows)
+        self.store.hold(sum(len(payload) for _, payload in arrivals.rows))
         batch.when_stored.append(lambda: self._make_visible(arrivals))
 
     # Queues
@@ -413,24 +486,52 @@ class Manager:
         if not is_paused:
             self._serve(queue)
 
-    def remove(self, queue: Queue) -> None:
-        """Forget a queue's jobs; those in hand stay in hand."""
-        in_hand = {job.key for job in self.working.values()}
-        queue.load_all_that_fits()
-        if queue.size > len(queue.head):
-            # Too many to look up; and to forget a push is better than to swallow one.
-            self._known.clear()
-        self._forget(queue.head)
-        for arrivals in self._arriving:
-            self._forget(arrivals.of(queue))
-        queue.clear()
-        first, end = queue.id << SEQUENCE_BITS, (queue.id + 1) << SEQUENCE_BITS
-        kept = [key for key in in_hand if first < key < end]
-        listed = ",".join(map(str, kept))
+    def remove(self, queues: Sequence[Queue]) -> None:
+        """Forget the jobs of queues; those in hand stay in hand."""
+        removed = {queue.id for queue in queues}
+        in_hand = [
+            k for k in (j.key for j in self.working.values()) if k >> SEQUENCE_BITS in removed
+        ]
+        self._forget_jobs_of(queues)
+        others = {q.id for q in self.queues.values() if q.size} | self._numbers_in_use()
+        for queue in queues:
+            queue.clear()
+        numbers, kept = orjson.dumps(list(removed)).decode(), orjson.dumps(in_hand).decode()
         self.store.run_alone(
-            (f"DELETE FROM jobs WHERE key > ? AND key < ? AND key NOT IN ({listed})", (first, end)),
-            ("UPDATE queues SET is_paused = 0, rows = ? WHERE id = ?", (len(kept), queue.id)),
+            *(
+                (
+                    "DELETE FROM jobs WHERE key > ? AND key < ?"
+                    " AND key NOT IN (SELECT value FROM json_each(?))",
+                    (first, end, kept),
+                )
+                for first, end in key_ranges(removed, others - removed)
+            ),
+            (
+                "UPDATE queues SET is_paused = 0, rows = (SELECT count(*) FROM json_each(?2)"
+                f" WHERE value >> {SEQUENCE_BITS} = queues.id)"
+                " WHERE id IN (SELECT value FROM json_each(?1))",
+                (numbers, kept),
+            ),
         )
+
+    def _forget_jobs_of(self, queues: Sequence[Queue]) -> None:
+        is_few = len(queues) <= LOOKED_UP_QUEUES
+        for queue in queues:
+            if is_few:
+                queue.load_all_that_fits()
+            if queue.size > len(queue.head):
+                # Too many to look up; and to forget a push is better than to swallow one.
+                self._known.clear()
+            self._forget(queue.head)
+        for arrivals in self._arriving:
+            for queue in arrivals.by_queue.keys() & set(queues):
+                self._forget(arrivals.of(queue))
+
+    def _numbers_in_use(self) -> set[int]:
+        """Of queues with jobs that are in hand, or on their way to the disk."""
+        numbers = {job.key >> SEQUENCE_BITS for job in self.working.values()}
+        numbers.update(queue.id for arrivals in self._arriving for queue in arrivals.by_queue)
+        return numbers
 
     def _forget(self, jobs: Iterable[StoredJob]) -> None:
         """Jobs of a queue that was removed."""
@@ -447,8 +548,8 @@ class Manager:
         self._known.clear()
         self.store.counters = dict.fromkeys(self.store.counters, 0)
         self.store.run_alone(
-            *((f"DELETE FROM {table}", ()) for table in ("jobs", "reservations", "sets")),
-            ("DELETE FROM counters WHERE name != 'closed'", ()),
+            *((f"DELETE FROM {table}", ()) for table in ("jobs", "reservations", "sets", "gone")),
+            (f"DELETE FROM counters WHERE name NOT IN ({_KEPT_COUNTERS})", ()),
             ("UPDATE queues SET is_paused = 0, rows = 0", ()),
         )
         self.sets.hide(SET_NAMES)
@@ -458,56 +559,111 @@ class Manager:
         return [queue for queue in self.queues.values() if queue.is_listed]
 
     def forget_unused_queues(self) -> None:
-        """A FETCH can name any queue: one that nobody uses must not stay in memory."""
-        for queue in [q for q in self.queues.values() if not (q.is_stored or q.waiters)]:
-            del self.queues[queue.name]
-            del self._by_number[queue.id]
-            self.forgotten_queues += 1
+        """A FETCH can name any queue, and so can a PUSH: one that is empty and that nobody uses
+        must not stay in memory. Of those that were pushed to, some stay listed. A part of them is
+        looked at each time."""
+        if not self._unseen_queues:
+            self._unseen_queues = list(reversed(self.queues.values()))
+        seen = self._unseen_queues[-LOOKED_AT_QUEUES:]
+        del self._unseen_queues[-LOOKED_AT_QUEUES:]
+        idle = [queue for queue in seen if self._is_idle(queue)]
+        forgotten = [queue for queue in idle if not queue.is_stored]
+        stored = [queue for queue in idle if queue.is_stored and not queue.is_listed]
+        excess = len(self.queues) - len(forgotten) - len(stored) - KEPT_EMPTY_QUEUES
+        stored += itertools.islice((queue for queue in idle if queue.is_listed), max(0, excess))
+        in_use = self._numbers_in_use() if stored else set()
+        forgotten += [queue for queue in stored if queue.id not in in_use]
+        for queue in forgotten:
+            self._drop_queue(queue)
+        if numbers := [queue.id for queue in forgotten if queue.is_stored]:
+            self.store.run_alone(
+                (
+                    "DELETE FROM queues WHERE id IN (SELECT value FROM json_each(?))",
+                    (orjson.dumps(numbers).decode(),),
+                )
+            )
+
+    def _is_idle(self, queue: Queue) -> bool:
+        queue.shed()
+        # A queue of this name may have been forgotten since the list was made.
+        is_here = self._by_number.get(queue.id) is queue
+        return is_here and not (queue.size or queue.waiters or queue.is_paused)
+
+    def _drop_queue(self, queue: Queue) -> None:
+        queue.clear()
+        queue.is_forgotten = True
+        del self.queues[queue.name]
+        del self._by_number[queue.id]
+        self._memory.queues -= 1
+        if not queue.is_stored:
+            self._unused_queues -= 1
+        self.forgotten_queues += 1
 
     def _new_queue(self, name: str) -> Queue:
         self._last_number += 1
+        self._unused_queues += 1
         number = self._last_number
-        queue = Queue(number, name, self.store.reader, last_key=number << SEQUENCE_BITS, rows=0)
+        first_key = number << SEQUENCE_BITS
+        queue = Queue(number, name, self.store.reader, self._memory, last_key=first_key, rows=0)
         self._add_queue(queue)
         return queue
 
     def _store_queue(self, queue: Queue) -> None:
-        queue.is_stored = True
+        if not queue.is_stored:
+            queue.is_stored = True
+            self._unused_queues -= 1
         self.store.batch.queues.append((queue.id, queue.name, queue.is_paused))
 
     def _add_queue(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
         self._by_number[queue.id] = queue
         self._last_number = max(self._last_number, queue.id)
+        self._memory.queues += 1
 
     # Start
 
-    def _restore(self, snapshot: Snapshot) -> None:
-        for number, name, is_paused, rows in snapshot.queues:
-            last_key = self.store.reader.last_key(number)
-            queue = Queue(number, name, self.store.reader, last_key=last_key, rows=rows)
+    def _restore(self, snapshot: Snapshot, now: float) -> None:
+        for number, name, is_paused, rows, last_key in snapshot.queues:
+            last_key = last_key or number << SEQUENCE_BITS
+            queue = Queue(
+                number, name, self.store.reader, self._memory, last_key=last_key, rows=rows
+            )
             queue.is_paused, queue.is_stored = is_paused, True
             # A paused queue without jobs must be there to be resumed.
             queue.is_listed = rows > 0 or is_paused
             self._add_queue(queue)
+        for key in snapshot.gone:
+            if (number := key >> SEQUENCE_BITS) in self._by_number:
+                self._by_number[number].skipped.add(key)
         held = [row for row in snapshot.reservations if row.is_held]
         given_back = [row for row in snapshot.reservations if not row.is_held]
         for row in (*held, *reversed(given_back)):
-            self._restore_reservation(row)
+            self._restore_reservation(row, now)
         share = GENERATION // (1 + len(self.queues))
         for jid in self.store.reader.newest_in_sets(share):
             self._known.add(jid)
         for queue in self.queues.values():
-            for payload in self.store.reader.newest_payloads(queue.id, share):
-                self._known.add(from_row(0, payload).jid)
+            for jid in self.store.reader.newest_jids(queue.id, share):
+                self._known.add(jid)
             if self.is_holding:
                 queue.load_all_that_fits()
                 self._maybe_held.update((job.jid, job) for job in queue.head)
 
-    def _restore_reservation(self, row: Reservation) -> None:
-        job = from_row(row.key, row.payload)
+    def _restore_reservation(self, row: Reservation, now: float) -> None:
+        payload = row.payload or self.store.reader.payload(row.key)
+        if payload is None:
+            return
+        job = from_row(row.key, payload)
+        job.let_go()
         job.owner, job.wid = row.owner, row.wid
-        job.since, job.reserved_until = row.since, row.reserved_until
+        wall = time.time()
+        job.since = now - max(0.0, wall - row.since)
+        left_s = min(row.reserved_until - wall, _reserved_s(job))
+        if left_s <= 0 and row.owner:
+            # It ended while nobody was here, or the clock was set. A process that comes back has
+            # the job still; from one that does not, it is taken soon.
+            left_s = _reserved_s(job)
+        job.reserved_until = now + left_s
         job.given_back = row.given_back
         job.is_reservation_stored = True
         job.is_holder_stored = row.is_held
@@ -519,3 +675,13 @@ class Manager:
         else:
             self._maybe_held[job.jid] = job
             queue.put_first(job)
+
+
+def _reserved_s(job: StoredJob) -> float:
+    seconds = job.reserve_for or DEFAULT_RESERVE_FOR_S
+    return min(max(seconds, MIN_RESERVE_FOR_S), MAX_RESERVE_FOR_S)
+
+
+def _wall_ahead_s() -> float:
+    """What is stored must mean the same after a restart of the machine."""
+    return time.time() - time.monotonic()

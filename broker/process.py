@@ -2,19 +2,22 @@
 and stops without losing an answer."""
 
 import asyncio
+import ctypes
 import resource
 import signal
+import sqlite3
 import ssl
 import time
-from collections.abc import Callable
 
 from broker.clients import Clients
+from broker.damage import WHAT_TO_DO, is_damage
 from broker.http import serve_http
 from broker.manager import Manager
+from broker.memory import MIB, Memory, held_limit
 from broker.server import Server
-from broker.sets import MOVED_AT_ONCE
 from broker.store import Store
 from broker.verbs import Verbs
+from shared.clock import Steps
 from shared.errors import ConfigError, ManyhandsError
 from shared.logs import get_logger
 from shared.settings import BrokerSettings, host_and_port
@@ -22,6 +25,7 @@ from shared.settings import BrokerSettings, host_and_port
 # How late an empty FETCH may be answered, and a gone process be noticed.
 TICK_S = 0.1
 STOP_TIMEOUT_S = 10.0
+M_MMAP_THRESHOLD = -3
 
 
 class BrokerProcess:
@@ -33,10 +37,17 @@ class BrokerProcess:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._broken: BaseException | None = None
-        self.store = Store(settings.data, is_full_sync=settings.sync == "full", loop=self._loop)
+        self._is_moving = False
+        self.store = Store(
+            settings.data,
+            is_full_sync=settings.sync == "full",
+            loop=self._loop,
+            memory=_memory(settings),
+        )
         self.store.on_broken = self._break
         self.clients = Clients()
-        now = time.time()
+        now = time.monotonic()
+        self._steps = Steps(now, time.time())
         self.manager = Manager(self.store, self.store.load(), now)
         for owner in {job.owner for job in self.manager.working.values() if job.owner}:
             self.clients.expect(owner, now)
@@ -53,6 +64,7 @@ class BrokerProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
         _allow_many_connections()
+        _give_back_large_blocks()
         host, port = host_and_port(self._settings.bind)
         http_host, http_port = host_and_port(self._settings.http_bind)
         try:
@@ -73,20 +85,23 @@ class BrokerProcess:
                 await self._stop.wait()
                 tick.cancel()
                 self.server.stop_listening()
+                self.server.take_no_more()
                 await self._flush()
         except OSError as error:
             raise ConfigError(f"cannot listen: {error}") from error
         finally:
             self.server.close_all()
             self.store.close()
-        if self._broken is not None:
-            raise ManyhandsError(f"the store failed: {self._broken}") from self._broken
+        if (failure := self._broken or self.store.failure) is not None:
+            advice = f"; {WHAT_TO_DO}" if _is_damage(failure) else ""
+            path = self.store.damage.path
+            raise ManyhandsError(f"the store failed: {path}: {failure}{advice}") from failure
 
     async def _flush(self) -> None:
         """Everything that was asked for is stored and answered."""
         if self._broken is not None:
             return
-        self.manager.store_reservations(time.time(), after_s=0.0)
+        self.manager.store_reservations(time.monotonic(), after_s=0.0)
         stored = asyncio.Event()
         self.store.batch.when_stored.append(stored.set)
         try:
@@ -98,29 +113,38 @@ class BrokerProcess:
         second = 0
         while True:
             await asyncio.sleep(TICK_S)
-            now = time.time()
+            now, wall = time.monotonic(), time.time()
+            if step_s := self._steps.look(now, wall):
+                self.manager.clock_was_set(step_s)
             self.manager.end_waits(now)
             self.manager.end_hold(now)
             for owner in self.clients.take_gone(now):
                 self.manager.give_back_of(owner)
-            self._repeat(self.manager.queue_due, now)
+            self.manager.look_for_room()
+            self._queue_due()
             if int(now) != second:
                 second = int(now)
-                self._every_second(now, second)
+                self._every_second(now, wall, second)
 
-    def _every_second(self, now: float, second: int) -> None:
+    def _every_second(self, now: float, wall: float, second: int) -> None:
         self.manager.store_reservations(now)
         self.manager.end_reservations(now)
         self.store.look_after_space()
+        self.server.holders.look()
+        self.manager.forget_unused_queues()
         if second % 15 == 0:
             self.clients.close_silent(now)
-            self.manager.forget_unused_queues()
-            self.manager.sets.bound_dead(now)
+            self.manager.sets.bound_dead(wall)
 
-    def _repeat(self, move: Callable[[float], int], now: float) -> None:
-        """As long as whole pages are moved, go on; in other turns of the loop."""
-        if move(now) >= MOVED_AT_ONCE:
-            self._loop.call_soon(self._repeat, move, now)
+    def _queue_due(self) -> None:
+        """A page at a time, each when the one before is stored: others are stored in between."""
+        if not self._is_moving and self.manager.queue_due(time.time()):
+            self._is_moving = True
+            self.store.batch.when_stored.append(self._moved)
+
+    def _moved(self) -> None:
+        self._is_moving = False
+        self._queue_due()
 
     def _tick_ended(self, tick: asyncio.Task[None]) -> None:
         """Without it no job would become due and no reservation end: better no broker at all."""
@@ -128,15 +152,38 @@ class BrokerProcess:
             self._break(error)
 
     def _break(self, error: BaseException) -> None:
-        self._log.error("the store failed: stopping", reason=str(error))
         self._broken = error
         self._stop.set()
+        self._log.error("the store failed: stopping", reason=str(error))
+
+
+def _is_damage(failure: BaseException) -> bool:
+    return isinstance(failure, sqlite3.Error) and is_damage(failure)
+
+
+def _memory(settings: BrokerSettings) -> Memory:
+    limit = held_limit(settings.memory_mb * MIB, settings.max_line_bytes)
+    if limit < settings.max_line_bytes:
+        missing = -(-(settings.max_line_bytes - limit) // MIB)
+        raise ConfigError(
+            f"BROKER_MEMORY_MB is too small for lines of {settings.max_line_bytes} bytes: set it"
+            f" to {settings.memory_mb + missing} at least, or BROKER_MAX_LINE_BYTES to less"
+        )
+    return Memory(limit)
 
 
 def _allow_many_connections() -> None:
     """Each is an open file, and the usual limit of a shell is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _give_back_large_blocks() -> None:
+    """Have memory of this size go back to the system as soon as it is free. Else the C library
+    keeps it: after a few large jobs, what all of them took together."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # glibc's
+        mallopt(M_MMAP_THRESHOLD, MIB)
 
 
 def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:

@@ -1,12 +1,36 @@
-"""Reads, in the loop's thread: a page of jobs takes about a millisecond."""
+"""Reads, in the loop's thread: a page of jobs takes about a millisecond.
 
+A page of the database that is damaged is passed over: what is behind it is read all the same. That
+is slow, and done only where the quick way has failed.
+"""
+
+import contextlib
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import lt
 from typing import Any
 
+import msgspec
+
 from broker.batches import STATEMENT_BYTES, SetRow
+from broker.checksums import of_job, of_set_row
+from broker.damage import Damage, is_damage
+from broker.jobs import KEPT_IN_HAND_BYTES, from_row
 from broker.schema import SEQUENCE_BITS
+from broker.tally import TALLY_NAMES, Tally
+from broker.walking import Walk
+
+# A page of a set, or one job: it is read and moved while others wait.
+SET_PAGE_BYTES = 1024 * 1024
+# A row of before there were checksums.
+UNCHECKED = -1
+_NO_JOB = (msgspec.DecodeError, UnicodeDecodeError, TypeError)
+# A set without its index is gone through as a whole: so often at most, for this share of the time.
+WALK_EVERY_S = 5.0
+WALK_SHARE = 0.05
+_SET_COLUMNS = "kind, at, jid, jobtype, payload, id, ifnull(checksum, -1)"
 
 
 @dataclass(slots=True)
@@ -18,6 +42,7 @@ class Reservation:
     since: float
     reserved_until: float
     given_back: int
+    # Empty if it is a large one.
     payload: bytes
 
 
@@ -25,45 +50,96 @@ class Reservation:
 class Snapshot:
     """What is stored at start, without the jobs themselves."""
 
-    queues: list[tuple[int, str, bool, int]]
+    queues: list[tuple[int, str, bool, int, int]]
     reservations: list[Reservation]
     counters: dict[str, int]
+    # Keys of jobs that are done, and could not be deleted.
+    gone: list[int]
+    tally: Tally
     was_closed: bool
 
 
-def read_snapshot(connection: sqlite3.Connection) -> Snapshot:
+@dataclass(slots=True)
+class SetPage:
+    """`has_more`: there may be jobs behind its last one."""
+
+    rows: list[SetRow]
+    has_more: bool
+
+
+def read_tally_of(connection: sqlite3.Connection) -> Tally:
+    counters = dict(connection.execute("SELECT name, value FROM counters"))
+    return Tally(*(int(counters.get(name, 0)) for name in TALLY_NAMES))
+
+
+def read_snapshot(connection: sqlite3.Connection, damage: Damage) -> Snapshot:
     read = connection.execute
     counters = dict(read("SELECT name, value FROM counters"))
+    tally = Tally(*(int(counters.pop(name, 0)) for name in TALLY_NAMES))
     was_closed = bool(counters.pop("closed", 1))
-    # Of jobs that are gone (QUEUE REMOVE). Their keys may be given out again from now on.
-    read("DELETE FROM reservations WHERE key NOT IN (SELECT key FROM jobs)")
-    return Snapshot(
-        queues=[
-            (int(number), name, bool(is_paused), int(rows))
-            for number, name, is_paused, rows in read(
-                "SELECT id, name, is_paused, rows FROM queues ORDER BY id"
-            )
-        ],
-        reservations=[
-            Reservation(key, bool(is_held), *rest)
-            for key, is_held, *rest in read(
-                "SELECT key, is_held, owner, wid, since, reserved_until, given_back, payload"
-                " FROM reservations JOIN jobs USING (key) ORDER BY since"
-            )
-        ],
-        counters=counters,
-        was_closed=was_closed,
-    )
+    queues = [
+        (int(number), name, bool(is_paused), int(rows), int(last_key))
+        for number, name, is_paused, rows, last_key in read(
+            "SELECT id, name, is_paused, rows, last_key FROM queues ORDER BY id"
+        )
+    ]
+    try:
+        # Of jobs that are gone (QUEUE REMOVE). Their keys may be given out again from now on.
+        read("DELETE FROM reservations WHERE key NOT IN (SELECT key FROM jobs)")
+        reservations = _read_reservations(connection)
+    except sqlite3.DatabaseError as error:
+        if not is_damage(error):
+            raise
+        # The jobs are queued then, and go out once more if somebody has them still.
+        damage.found("table reservations", f"{error}; jobs in hand may run twice")
+        reservations = []
+    gone = [int(key) for (key,) in read("SELECT key FROM gone WHERE is_set = 0")]
+    return Snapshot(queues, reservations, counters, gone, tally, was_closed)
+
+
+def _read_reservations(connection: sqlite3.Connection) -> list[Reservation]:
+    """Of jobs that are whole; the others are found when their queue is read."""
+    found = []
+    for row in connection.execute(
+        "SELECT key, is_held, owner, wid, since, reserved_until, given_back, payload,"
+        f" ifnull(checksum, {UNCHECKED}) FROM reservations JOIN jobs USING (key)"
+    ):
+        key, is_held, *rest, payload, checksum = row
+        if _is_whole_job(key, payload, checksum):
+            kept = payload if len(payload) <= KEPT_IN_HAND_BYTES else b""
+            found.append(Reservation(key, bool(is_held), *[*rest, kept]))
+    # Not by SQLite, which would hold all of the jobs to do so.
+    return sorted(found, key=lambda row: (row.since, row.key))
+
+
+def _is_whole_job(key: int, payload: object, checksum: object) -> bool:
+    if not isinstance(payload, bytes):
+        return False
+    if checksum != UNCHECKED:
+        return of_job(key, payload) == checksum
+    try:
+        from_row(key, payload)
+    except _NO_JOB:
+        return False
+    return True
 
 
 class Reader:
-    """State: a connection of its own, that may not write."""
+    """State: a connection of its own, that may not write, and what was found damaged."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, damage: Damage) -> None:
         self._connection = connection
+        self.damage = damage
         connection.execute("PRAGMA query_only = 1")
         # One step gives a whole page of jobs, joined; it must not be decoded to text first.
         connection.text_factory = bytes
+        self._jobs = Walk(connection, damage, "jobs", "key")
+        self._sets = Walk(connection, damage, "sets", "id")
+        self._walks_again_at = 0.0
+        # Rows of the sets that could not be deleted.
+        self.gone: set[int] = {
+            number for (number,) in connection.execute("SELECT key FROM gone WHERE is_set = 1")
+        }
 
     def close(self) -> None:
         self._connection.close()
@@ -71,18 +147,78 @@ class Reader:
     def free_pages(self) -> int:
         return int(self._connection.execute("PRAGMA freelist_count").fetchone()[0])
 
-    def read_jobs(self, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
-        """The next jobs with keys in (after, upto]."""
-        while limit > 1 and self._page_bytes(after, upto, limit) > STATEMENT_BYTES:
-            limit //= 2
-        keys, payloads = self._connection.execute(
-            "SELECT group_concat(key), group_concat(payload, char(10)) FROM (SELECT key, payload"
+    # Queues
+
+    def read_jobs(
+        self, after: int, upto: int, limit: int, max_bytes: int = STATEMENT_BYTES
+    ) -> list[tuple[int, bytes]]:
+        """The next jobs with keys in (after, upto], as far as they can be read. They have
+        `max_bytes` at most, or there is only one."""
+        try:
+            while limit > 1 and self._page_bytes(after, upto, limit) > max_bytes:
+                limit //= 2
+            if limit == 1:
+                return self._next_job(after, upto)
+            return self._read_jobs(after, upto, limit)
+        except (sqlite3.DatabaseError, ValueError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
+                raise
+            return self._jobs.read(after, upto, limit, self._read_job)
+
+    def _read_jobs(self, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
+        """Raises ValueError when they are not what was stored."""
+        listed, payloads, checksums = self._connection.execute(
+            "SELECT group_concat(key), group_concat(payload, char(10)),"
+            f" group_concat(ifnull(checksum, {UNCHECKED})) FROM (SELECT key, payload, checksum"
             " FROM jobs WHERE key > ? AND key <= ? ORDER BY key LIMIT ?)",
             (after, upto, limit),
         ).fetchone()
-        if keys is None:
+        if listed is None:
             return []
-        return list(zip(map(int, keys.split(b",")), payloads.split(b"\n"), strict=True))
+        keys = list(map(int, listed.split(b",")))
+        rows = list(zip(keys, payloads.split(b"\n"), strict=True))
+        stored = list(map(int, checksums.split(b",")))
+        if [of_job(key, payload) for key, payload in rows] != stored and not all(
+            _is_whole_job(*row, checksum) for row, checksum in zip(rows, stored, strict=True)
+        ):
+            raise ValueError("a job is not as it was stored")
+        if not all(map(lt, (after, *keys), keys)):
+            raise ValueError("the keys are not in their order")
+        return rows
+
+    def _next_job(self, after: int, upto: int) -> list[tuple[int, bytes]]:
+        """As it is: a large one is not copied once more. Raises ValueError as _read_jobs."""
+        row = self._connection.execute(
+            f"SELECT key, payload, ifnull(checksum, {UNCHECKED}) FROM jobs"
+            " WHERE key > ? AND key <= ? ORDER BY key LIMIT 1",
+            (after, upto),
+        ).fetchone()
+        if row is None:
+            return []
+        key, payload, checksum = row
+        if not after < key <= upto or not _is_whole_job(key, payload, checksum):
+            raise ValueError("a job is not as it was stored")
+        return [(key, payload)]
+
+    def payload(self, key: int) -> bytes | None:
+        """Of a job that was in memory once; None if it cannot be read any more."""
+        try:
+            found = self._read_job(key)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self.damage.found_record("jobs", key, str(error))
+            return None
+        return found[1] if found else None
+
+    def _read_job(self, key: int) -> tuple[int, bytes] | None:
+        row = self._connection.execute(
+            f"SELECT payload, ifnull(checksum, {UNCHECKED}) FROM jobs WHERE key = ?", (key,)
+        ).fetchone()
+        if row is None or not _is_whole_job(key, *row):
+            self.damage.found_record("jobs", key, "the job is not as it was stored")
+            return None
+        return key, row[0]
 
     def _page_bytes(self, after: int, upto: int, limit: int) -> int:
         (size,) = self._connection.execute(
@@ -92,54 +228,203 @@ class Reader:
         ).fetchone()
         return int(size)
 
-    def last_key(self, queue_id: int) -> int:
-        """The highest key of a queue, or the one below its first."""
-        first = queue_id << SEQUENCE_BITS
-        upto = (queue_id + 1) << SEQUENCE_BITS
-        (key,) = self._connection.execute(
-            "SELECT max(key) FROM jobs WHERE key > ? AND key < ?", (first, upto)
-        ).fetchone()
-        return first if key is None else int(key)
-
-    def newest_payloads(self, queue_id: int, limit: int) -> Iterator[bytes]:
-        rows = self._connection.execute(
+    def newest_jids(self, queue_id: int, limit: int) -> Iterator[str]:
+        """From the newest on, as far as they can be read."""
+        for payload in self._as_far_as_readable(
+            "jobs",
             "SELECT payload FROM jobs WHERE key > ? AND key < ? ORDER BY key DESC LIMIT ?",
             (queue_id << SEQUENCE_BITS, (queue_id + 1) << SEQUENCE_BITS, limit),
-        )
-        return (payload for (payload,) in rows)
+        ):
+            # One that is not as it was stored is told of when its turn comes.
+            with contextlib.suppress(*_NO_JOB):
+                yield from_row(0, payload).jid
+
+    # Sets
 
     def newest_in_sets(self, limit: int) -> Iterator[str]:
-        """Jids of jobs that are yet to be queued."""
-        rows = self._connection.execute(
-            "SELECT jid FROM sets WHERE kind != 'dead' ORDER BY id DESC LIMIT ?", (limit,)
-        )
-        return (jid.decode() for (jid,) in rows)
+        """Jids of jobs that are yet to be queued, as far as they can be read."""
+        for jid in self._as_far_as_readable(
+            "sets", "SELECT jid FROM sets WHERE kind != 'dead' ORDER BY id DESC LIMIT ?", (limit,)
+        ):
+            with contextlib.suppress(AttributeError, *_NO_JOB):
+                yield jid.decode()
+
+    def _as_far_as_readable(
+        self, table: str, query: str, parameters: tuple[int, ...]
+    ) -> Iterator[Any]:
+        try:
+            for (value,) in self._connection.execute(query, parameters):
+                yield value
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self.damage.found(f"table {table}", f"{error}; met while its newest jobs were read")
 
     def last_set_id(self) -> int:
-        return int(self._connection.execute("SELECT ifnull(max(id), 0) FROM sets").fetchone()[0])
+        """None is higher."""
+        row = self._connection.execute(
+            "SELECT seq FROM sqlite_sequence WHERE name = 'sets'"
+        ).fetchone()
+        return int(row[0]) if row else 0
 
     def read_set(
         self, kind: str, where: str = "1", parameters: Iterable[Any] = (), *, limit: int
     ) -> list[SetRow]:
-        """Jobs of a set, the one that is due first in front."""
-        return self._set_rows(f"kind = ? AND ({where}) ORDER BY at, id", kind, *parameters, limit)
+        """Jobs of a set, the one that is due first in front: no more than a page has bytes."""
+        # Those that are damaged or gone stay at the front, where they were.
+        limit += self.damage.bad_records("sets") + len(self.gone)
+        return self._set_rows(f"kind = ? AND ({where})", (kind, *parameters), "at, id", 0, limit)
+
+    def read_set_ids(
+        self, kind: str, where: str = "1", parameters: Iterable[Any] = (), *, limit: int
+    ) -> list[SetRow]:
+        """As read_set, for those who only want to be rid of them: without the jobs themselves."""
+        try:
+            rows = self._connection.execute(
+                "SELECT at, jid, id FROM sets WHERE kind = ? AND"
+                f" ({where}) ORDER BY at, id LIMIT ?",
+                (kind, *parameters, limit + len(self.gone)),
+            ).fetchall()
+            return [
+                SetRow(kind, at, jid.decode(), "", b"", number)
+                for at, jid, number in rows
+                if number not in self.gone
+            ]
+        except (sqlite3.DatabaseError, AttributeError, UnicodeDecodeError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
+                raise
+            return self.read_set(kind, where, parameters, limit=limit)
+
+    def find_ids(
+        self, kind: str, where: str, parameters: Iterable[Any], *, after: int, limit: int
+    ) -> list[int]:
+        """Ids above `after`, in their order. A pattern may take long: not in the loop's thread."""
+        rows = self._connection.execute(
+            f"SELECT id FROM sets WHERE kind = ? AND ({where}) AND id > ? ORDER BY id LIMIT ?",
+            (kind, *parameters, after, limit),
+        )
+        return [number for (number,) in rows]
 
     def find(
-        self, kind: str, where: str, parameters: Iterable[Any], *, after: int, limit: int
-    ) -> list[SetRow]:
-        """Jobs of a set with ids above `after`, in the order of their ids: to walk through all."""
-        sql = f"kind = ? AND ({where}) AND id > ? ORDER BY id"
-        return self._set_rows(sql, kind, *parameters, after, limit)
+        self,
+        kind: str,
+        where: str,
+        parameters: Iterable[Any],
+        *,
+        after: int,
+        limit: int,
+        max_bytes: int,
+    ) -> SetPage:
+        """Jobs of a set with ids above `after`, in the order of their ids: to walk through all.
+        Together they have `max_bytes` at most, or there is only one; others are not read."""
+        condition, values = f"kind = ? AND ({where})", (kind, *parameters)
+        try:
+            rows = self._connection.execute(
+                "WITH sized AS MATERIALIZED (SELECT id, length(payload) AS size FROM sets"
+                f" WHERE {condition} AND id > ? ORDER BY id LIMIT ?),"
+                " summed AS (SELECT id, size, sum(size) OVER (ORDER BY id) AS total FROM sized)"
+                f" SELECT {_SET_COLUMNS}, (SELECT count(*) FROM sized) FROM sets"
+                " WHERE id IN (SELECT id FROM summed WHERE total <= ? OR total = size) ORDER BY id",
+                (*values, after, limit, max_bytes),
+            ).fetchall()
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self.damage.found("table sets, or an index of it", str(error))
+            walked = self._walk_sets(condition, values, "id", after, limit)
+            kept = _within(walked, max_bytes)
+            return SetPage(kept, len(walked) == limit or len(kept) < len(walked))
+        found = rows[0][-1] if rows else 0
+        has_more = found == limit or found > len(rows)
+        whole = self._whole_set_rows(row[:-1] for row in rows)
+        if has_more and not whole:
+            # An empty page would end a walk; what is behind these may be whole.
+            last = rows[-1][5]
+            return self.find(kind, where, parameters, after=last, limit=limit, max_bytes=max_bytes)
+        return SetPage(whole, has_more)
 
     def find_jid(self, jid: str) -> list[SetRow]:
-        return self._set_rows("jid = ? ORDER BY id", jid, 10)
+        return self._set_rows("jid = ?", (jid,), "id", 0, 10)
 
-    def _set_rows(self, condition: str, *parameters: Any) -> list[SetRow]:
-        rows = self._connection.execute(
-            f"SELECT kind, at, jid, jobtype, payload, id FROM sets WHERE {condition} LIMIT ?",
-            parameters,
-        ).fetchall()
-        return [
-            SetRow(kind.decode(), at, jid.decode(), jobtype.decode(), payload, number)
-            for kind, at, jid, jobtype, payload, number in rows
-        ]
+    def _set_rows(
+        self, where: str, parameters: tuple[Any, ...], order: str, after: int, limit: int
+    ) -> list[SetRow]:
+        try:
+            rows = self._connection.execute(
+                f"SELECT {_SET_COLUMNS} FROM sets WHERE {where} AND id > ?"
+                f" ORDER BY {order} LIMIT ?",
+                (*parameters, after, limit),
+            )
+            with contextlib.closing(rows):
+                return self._page_of(rows)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self.damage.found("table sets, or an index of it", str(error))
+            walked = self._walk_sets(where, parameters, order, after, limit)
+            return _within(walked, SET_PAGE_BYTES)
+
+    def _page_of(self, rows: Iterable[tuple[Any, ...]]) -> list[SetRow]:
+        """Those that are whole, until they have the bytes of a page; the others are not read."""
+        page: list[SetRow] = []
+        size = 0
+        for row in rows:
+            whole = self._whole_set_row(row)
+            if whole is not None:
+                size += len(whole.payload)
+                if page and size > SET_PAGE_BYTES:
+                    break
+                page.append(whole)
+        return page
+
+    def _walk_sets(
+        self, where: str, parameters: tuple[Any, ...], order: str, after: int, limit: int
+    ) -> list[SetRow]:
+        """Without any index, row by row."""
+
+        def read(number: int) -> SetRow | None:
+            row = self._connection.execute(
+                f"SELECT {_SET_COLUMNS} FROM sets NOT INDEXED WHERE {where} AND id = ?",
+                (*parameters, number),
+            ).fetchone()
+            return self._whole_set_row(row) if row is not None else None
+
+        started_at, last = time.monotonic(), self.last_set_id()
+        if order == "id":
+            return self._sets.read(after, last, limit, read)
+        # All must be looked at to find the first.
+        if started_at < self._walks_again_at:
+            return []
+        found = sorted(self._sets.read(after, last, last, read), key=lambda row: row.at)
+        took_s = time.monotonic() - started_at
+        self._walks_again_at = started_at + max(WALK_EVERY_S, took_s / WALK_SHARE)
+        return found[:limit]
+
+    def _whole_set_rows(self, rows: Iterable[tuple[Any, ...]]) -> list[SetRow]:
+        return [row for row in map(self._whole_set_row, rows) if row is not None]
+
+    def _whole_set_row(self, row: tuple[Any, ...]) -> SetRow | None:
+        kind, at, jid, jobtype, payload, number, checksum = row
+        if number in self.gone:
+            return None
+        try:
+            found = SetRow(kind.decode(), at, jid.decode(), jobtype.decode(), payload, number)
+            if checksum == UNCHECKED:
+                from_row(0, payload)
+                return found
+            if of_set_row(found.kind, found.jid, found.jobtype, payload) == checksum:
+                return found
+        except (AttributeError, *_NO_JOB):
+            pass
+        self.damage.found_record("sets", number, "the job is not as it was stored")
+        return None
+
+
+def _within(rows: list[SetRow], max_bytes: int) -> list[SetRow]:
+    """As many from the first on as have so many bytes together; at least one."""
+    total = 0
+    for place, row in enumerate(rows):
+        total += len(row.payload)
+        if place and total > max_bytes:
+            return rows[:place]
+    return rows

@@ -31,11 +31,12 @@ def record_failure(
         retry = DEFAULT_RETRY if job.retry is None else job.retry
         failure = job.failure = Failure(remaining=retry, failed_at=utc_text(now))
     else:
-        failure.retry_count += 1
-        failure.remaining = max(0, failure.remaining - 1)
+        failure.retry_count = failure.spent + 1
+        if failure.remaining and failure.remaining > 0:
+            failure.remaining -= 1
     failure.errtype = cut_to_bytes(errtype.strip(), MAX_ERROR_TYPE_BYTES) or "unknown"
     failure.message = cut_to_bytes(message.strip(), MAX_ERROR_MESSAGE_BYTES) or "unknown"
-    failure.backtrace = backtrace[:MAX_BACKTRACE_LINES]
+    failure.backtrace = [*backtrace[:MAX_BACKTRACE_LINES]] or None
 
 
 def fate(job: WireJob) -> Fate:
@@ -43,7 +44,7 @@ def fate(job: WireJob) -> Fate:
     if not job.retry:
         return Fate.DISCARDED
     assert job.failure is not None
-    return Fate.RETRIED if job.failure.retry_count < job.retry else Fate.DEAD
+    return Fate.RETRIED if job.failure.spent < job.retry else Fate.DEAD
 
 
 def retry_delay_s(retry_count: int, random_s: int) -> int:

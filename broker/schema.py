@@ -28,9 +28,40 @@ CREATE INDEX sets_by_jid ON sets (jid);
 CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
 
+# Rows of before have no checksum, and are not checked. What cannot be deleted because a page beside
+# it is damaged is listed as gone, and passed over. `last_key` only grows, so that no key has to
+# be looked for in the jobs themselves, where a page may be damaged.
+_CHECKSUMS = f"""
+ALTER TABLE jobs ADD COLUMN checksum INTEGER;
+ALTER TABLE sets ADD COLUMN checksum INTEGER;
+ALTER TABLE queues ADD COLUMN last_key INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE gone (
+    is_set INTEGER NOT NULL, key INTEGER NOT NULL, PRIMARY KEY (is_set, key)
+) WITHOUT ROWID;
+UPDATE queues SET last_key = (
+    SELECT ifnull(max(key), 0) FROM jobs
+    WHERE key > queues.id << {SEQUENCE_BITS} AND key < (queues.id + 1) << {SEQUENCE_BITS}
+);
+"""
+
 # The n-th script brings a database from version n to n + 1. Never change one that was released.
-MIGRATIONS = (_FIRST,)
+MIGRATIONS = (_FIRST, _CHECKSUMS)
 VERSION = len(MIGRATIONS)
+
+
+def key_ranges(chosen: set[int], others: set[int]) -> list[tuple[int, int]]:
+    """As few ranges of keys (both ends excluded) as cover the chosen queues and no other."""
+    runs: list[list[int]] = []
+    is_open = False
+    for number in sorted(chosen | others):
+        if number not in chosen:
+            is_open = False
+        elif is_open:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+            is_open = True
+    return [(first << SEQUENCE_BITS, (last + 1) << SEQUENCE_BITS) for first, last in runs]
 
 
 class UnusableDatabase(Exception):

@@ -8,14 +8,17 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Sequence
+from math import inf
 from typing import cast
 
 import msgspec
 
 from broker.answers import Answer
 from broker.clients import Clients, Hello, Worker
+from broker.holders import COUNTED_BYTES, Holders
 from broker.jobs import StoredJob
 from broker.manager import FETCH_BLOCKS_S
+from broker.memory import ANSWER_BYTES, PLACE_BYTES
 from broker.queues import Queue, Waiter
 from broker.verbs import NOTHING, Verbs, bulk, error
 from shared.faktory.connection import enable_keepalive
@@ -27,10 +30,20 @@ MAX_HELLO_BYTES = 8192
 WRITE_BUFFER_BYTES = 1024 * 1024
 # So many commands of one connection may wait for their answers; then nothing more is read of it.
 MAX_UNANSWERED = 16_384
+# Seconds: so long the lines of one client are run before it is the turn of the others.
+TURN_S = 0.02
 # Hashing a password is slow on purpose; a salt serves all who connect within a second.
 SALT_FOR_S = 1.0
 HASH_ITERATIONS = 4000
 KEEPALIVE_IDLE_S = 10
+# What comes in one piece from a client that has more to send.
+LARGE_READ_BYTES = 128 * 1024
+# What a line in waiting takes beside its bytes.
+LINE_BYTES = 50
+TOO_MUCH = (
+    "clients make the broker hold too many bytes that are unfinished or unread, and this connection"
+    " the most: send shorter lines or fewer at once, or raise BROKER_MEMORY_MB"
+)
 
 _ACK_START = b'ACK {"jid":"'
 _ACK_END = b'"}\r'
@@ -44,7 +57,7 @@ class Gate:
         self._password = password
         self._salt = ""
         self._expected = ""
-        self._made_at = 0.0
+        self._made_at = -inf
 
     def greeting(self, now: float) -> tuple[bytes, str, str]:
         """The HI line, and what must be answered to it by its salt."""
@@ -74,6 +87,7 @@ class Server:
         self.gate = Gate(password)
         self.max_line_bytes = max_line
         self.open: set[Connection] = set()
+        self.holders = Holders(verbs.manager.store.memory)
         self._listener: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
@@ -94,6 +108,11 @@ class Server:
         if self._listener is not None:
             self._listener.close()
 
+    def take_no_more(self) -> None:
+        """What was run is answered; what was only read is not run any more."""
+        for connection in list(self.open):
+            connection.close()
+
     def close_all(self) -> None:
         for connection in list(self.open):
             connection.shut()
@@ -101,7 +120,8 @@ class Server:
 
 class Connection(asyncio.Protocol):
     """State: lines that wait for their turn, answers that wait for theirs, FETCHes that wait for
-    a job (only the first of them is offered one, so that answers keep their order)."""
+    a job (only the first of them is offered one, so that answers keep their order). All of it is
+    counted in the budget of memory."""
 
     def __init__(self, server: Server) -> None:
         self.hello = Hello()
@@ -114,14 +134,22 @@ class Connection(asyncio.Protocol):
         self._is_welcome = False
         self._is_choked = False
         self._is_reading = True
-        self._rest: list[bytes] = []
-        self._rest_bytes = 0
+        self._rest = bytearray()
         self._lines: deque[bytes] = deque()
+        self._lines_bytes = 0
+        # Of answers that are not sent yet; and what was sent since that was last counted.
+        self.answer_bytes = 0
+        self._sent_bytes = 0
+        self._fetch_bytes = 0
+        self._counted_bytes = 0
+        self._is_given_up = False
+        self._is_waiting_for_store = False
         self._ready: list[bytes] = []
         self._answers: deque[Answer] = deque()
         self._fetches: deque[tuple[Answer, Sequence[Queue], float]] = deque()
         self._waiter: Waiter | None = None
         self._is_working = False
+        self._is_resting = False
         self._is_ending = False
 
     # asyncio.Protocol
@@ -134,7 +162,7 @@ class Connection(asyncio.Protocol):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_keepalive(sock, KEEPALIVE_IDLE_S)
         self._server.open.add(self)
-        line, self._salt, self._expected = self._server.gate.greeting(time.time())
+        line, self._salt, self._expected = self._server.gate.greeting(time.monotonic())
         self._transport.write(line)
         loop = asyncio.get_running_loop()
         self._hello_timer = loop.call_later(HELLO_WITHIN_S, self._transport.abort)
@@ -145,39 +173,79 @@ class Connection(asyncio.Protocol):
         self._server.open.discard(self)
         self._lines.clear()
         self._fetches.clear()
+        self._answers.clear()
+        self._rest = bytearray()
+        self._is_given_up = True
+        self._server.holders.forget(self)
         if self._waiter is not None:
             self._manager.stop_waiting(self._waiter)
             self._waiter = None
         if self._is_welcome:
             self._verbs.connections -= 1
-            self._server.clients.disconnected(self, time.time())
+            self._server.clients.disconnected(self, time.monotonic())
 
     def data_received(self, data: bytes) -> None:
         if self._is_ending:
             return
+        if len(data) >= LARGE_READ_BYTES:
+            self._let_others_be_read()
         lines = data.split(b"\n")
         if len(lines) == 1:
             self._keep_rest(data)
             return
         if self._rest:
-            lines[0] = b"".join([*self._rest, lines[0]])
-            self._rest.clear()
-            self._rest_bytes = 0
+            self._rest += lines[0]
+            lines[0] = bytes(self._rest)
+            self._rest = bytearray()
         last = lines.pop()
         self._lines.extend(lines)
+        self._lines_bytes += len(data) + len(lines[0]) + LINE_BYTES * len(lines)
         self._work()
         if last:
             self._keep_rest(last)
+        elif self._counted_bytes or self._lines:
+            self._count()
 
     def pause_writing(self) -> None:
         self._is_choked = True
         self._set_reading(False)
+        self._count()
 
     def resume_writing(self) -> None:
         self._is_choked = False
+        self._count()
         self._work()
         if self._waiter is not None:
             self._manager.serve(self._waiter.queues)
+
+    # For the budget of memory
+
+    def held_bytes(self) -> int:
+        if self._is_given_up:
+            return 0
+        return (
+            len(self._rest)
+            + self._lines_bytes
+            + self.answer_bytes
+            + ANSWER_BYTES * len(self._answers)
+            + self._fetch_bytes
+            + self.unread_bytes()
+        )
+
+    def unread_bytes(self) -> int:
+        return self._transport.get_write_buffer_size()
+
+    def give_up(self) -> None:
+        self._is_given_up = True
+        if self._answers or self.unread_bytes():
+            # It would not get to see why; and to what it asked before, another answer is due.
+            self.abort()
+        else:
+            self._refuse_and_close(TOO_MUCH)
+
+    def _count(self) -> None:
+        self._sent_bytes = 0
+        self._counted_bytes = self._server.holders.count(self)
 
     # For verbs
 
@@ -187,9 +255,11 @@ class Connection(asyncio.Protocol):
             answer.is_ready = True
         else:
             self._ready.append(data)
+            if len(data) > COUNTED_BYTES:
+                self.flush()
 
     def reply_later(self, data: bytes = b"") -> Answer:
-        answer = Answer(data, self.flush)
+        answer = Answer(data, self)
         self._answers.append(answer)
         return answer
 
@@ -208,21 +278,24 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close at once: what the client has not read yet, it will not get."""
         self._lines.clear()
+        self._rest = bytearray()
         self._transport.abort()
 
     # For the manager
 
     def can_take(self) -> bool:
-        return not self._is_choked and not self._transport.is_closing()
+        return not self._is_full() and not self._transport.is_closing()
 
     def deliver(self, job: StoredJob | None) -> None:
         """The FETCH in front has its answer; see what those behind it get."""
         self._waiter = None
-        now = time.time()
+        now = time.monotonic()
         self._answer_fetch(job)
         while self._fetches:
             _, queues, read_at = self._fetches[0]
-            job = None if self._is_quiet() else self._manager.take(queues, self, now)
+            queues = self._manager.renewed(queues)
+            can_take = not self._is_full() and not self._is_quiet()
+            job = self._manager.take(queues, self, now) if can_take else None
             if job is None and now - read_at < FETCH_BLOCKS_S:
                 self._wait(queues, now)
                 break
@@ -239,13 +312,15 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def fetch(self, queues: Sequence[Queue]) -> None:
-        now = time.time()
+        now = time.monotonic()
         if not self._fetches and not self._is_quiet():
             job = self._manager.take(queues, self, now)
             if job is not None:
                 self.reply(bulk(job.payload))
+                job.let_go()
                 return
         self._fetches.append((self.reply_later(), queues, now))
+        self._fetch_bytes += PLACE_BYTES * len(queues)
         if self._waiter is None:
             self._wait(queues, now)
 
@@ -254,9 +329,16 @@ class Connection(asyncio.Protocol):
         self._waiter = self._manager.wait(() if self._is_quiet() else queues, self, now)
 
     def _answer_fetch(self, job: StoredJob | None) -> None:
-        answer, _, _ = self._fetches.popleft()
-        answer.data = NOTHING if job is None else bulk(job.payload)
+        answer, queues, _ = self._fetches.popleft()
+        self._fetch_bytes -= PLACE_BYTES * len(queues)
         answer.is_ready = True
+        if job is None:
+            answer.fill(NOTHING)
+            return
+        answer.fill(bulk(job.payload))
+        job.let_go()
+        if len(answer.data) > COUNTED_BYTES:
+            self._send()
 
     def _is_quiet(self) -> bool:
         return self._worker is not None and self._worker.state > 0
@@ -264,18 +346,20 @@ class Connection(asyncio.Protocol):
     # Lines
 
     def _keep_rest(self, data: bytes) -> None:
-        self._rest.append(data)
-        self._rest_bytes += len(data)
+        self._rest += data
         limit = self._server.max_line_bytes if self._is_welcome else MAX_HELLO_BYTES
-        if self._rest_bytes > limit:
+        if len(self._rest) > limit:
             self._refuse_and_close(f"a line of more than {limit} bytes")
+        elif len(self._rest) > COUNTED_BYTES or self._counted_bytes:
+            self._count()
 
     def _work(self) -> None:
-        """Run the lines that are there, as long as the client reads its answers. ACKs that follow
-        each other are settled together."""
+        """Run the lines that are there, as long as the client reads its answers and its turn
+        lasts. ACKs that follow each other are settled together."""
         if self._is_working:
             return
         self._is_working = True
+        turn_ends_at = time.monotonic() + TURN_S
         lines = self._lines
         acks: list[str] = []
         while lines and not self._is_held_up():
@@ -286,21 +370,66 @@ class Connection(asyncio.Protocol):
             if acks:
                 self._verbs.acknowledge(self, acks)
                 acks = []
-            self._run_line(line[:-1] if line.endswith(b"\r") else line)
+            if line.endswith(b"\r"):
+                line = line[:-1]
+            self._run_line(line)
             if len(self._ready) > 64:
                 self.flush()
+            if lines and time.monotonic() >= turn_ends_at:
+                self._is_resting = True
+                asyncio.get_running_loop().call_soon(self._take_turn)
         if acks:
             self._verbs.acknowledge(self, acks)
         self._is_working = False
+        self._leave_off()
+
+    def _leave_off(self) -> None:
+        """Nothing more can be run for now."""
+        if not self._lines:
+            self._lines_bytes = 0
         self._set_reading(not self._is_held_up())
         self.flush()
+        if self._lines and not self._answers and self._manager.store.is_backed_up:
+            self._wait_for_store()
+
+    def _take_turn(self) -> None:
+        """Others had their turn."""
+        self._is_resting = False
+        self._work()
 
     def _is_held_up(self) -> bool:
-        """The client does not read, or it sends faster than is stored."""
-        answers = self._answers
-        return self._is_choked or (
-            bool(answers) and (len(answers) > MAX_UNANSWERED or self._manager.store.is_backed_up)
+        """It is the turn of others, or the client does not read or sends faster than is stored."""
+        answers, lines = self._answers, self._lines
+        if self._is_resting or self._is_full() or len(answers) > MAX_UNANSWERED:
+            return True
+        # Whoever has nothing on its way to the disk may add a small command.
+        return self._manager.store.is_backed_up and (
+            bool(answers) or (bool(lines) and len(lines[0]) > COUNTED_BYTES)
         )
+
+    def _is_full(self) -> bool:
+        """There are enough answers that it has not read, or that are not ready to be read."""
+        return self._is_choked or self.answer_bytes > WRITE_BUFFER_BYTES
+
+    def _wait_for_store(self) -> None:
+        """No answer will tell when it can go on."""
+        if not self._is_waiting_for_store and not self._transport.is_closing():
+            self._is_waiting_for_store = True
+            self._manager.store.batch.when_stored.append(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_waiting_for_store = False
+        self._work()
+
+    def _let_others_be_read(self) -> None:
+        """The event loop would read on as long as there is something: 8 MiB in one turn."""
+        if self._is_reading and not self._transport.is_closing():
+            self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if self._is_reading and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def _set_reading(self, is_reading: bool) -> None:
         if is_reading != self._is_reading and not self._transport.is_closing():
@@ -332,33 +461,50 @@ class Connection(asyncio.Protocol):
             return
         self._is_welcome = True
         self.owner, self.wid = self.hello.owner, self.hello.wid or ""
-        self._worker = self._server.clients.connected(self, time.time())
+        self._worker = self._server.clients.connected(self, time.monotonic())
         self._verbs.connections += 1
         self.reply(b"+OK\r\n")
 
     def _refuse_and_close(self, why: str) -> None:
         self._lines.clear()
-        self._rest.clear()
+        self._rest = bytearray()
         self.reply(error(why))
         self.close()
 
     def flush(self) -> None:
         """Write the answers that are ready, up to the first that is not."""
-        answers, ready = self._answers, self._ready
-        while answers and answers[0].is_ready:
-            ready.append(answers.popleft().data)
-        if ready and not self._transport.is_closing():
-            self._transport.write(b"".join(ready))
-        ready.clear()
-        if self._is_ending and not answers:
+        was_full = self.answer_bytes > WRITE_BUFFER_BYTES
+        self._send()
+        if self._transport.is_closing():
+            # Nobody is there any more: what he asked for and was not yet run is not run.
+            return
+        if self._is_ending and not self._answers:
             self._transport.close()
         elif not self._is_reading and not self._is_working and not self._is_held_up():
             self._work()
+        if was_full and self._waiter is not None and self.can_take():
+            self._manager.serve(self._waiter.queues)
+
+    def _send(self) -> None:
+        answers, ready = self._answers, self._ready
+        while answers and answers[0].is_ready:
+            data = answers.popleft().data
+            self.answer_bytes -= len(data)
+            ready.append(data)
+        if ready and not self._transport.is_closing():
+            data = b"".join(ready)
+            self._transport.write(data)
+            self._sent_bytes += len(data)
+        ready.clear()
+        if self._sent_bytes > COUNTED_BYTES:
+            self._count()
 
 
 def _plain_jid(line: bytes) -> str | None:
     """The jid of an ACK as most clients write it; None for one that needs a JSON parser."""
     jid = line[len(_ACK_START) : -len(_ACK_END)]
-    if line.endswith(_ACK_END) and jid.isascii() and b'"' not in jid and b"\\" not in jid:
-        return jid.decode()
-    return None
+    if not line.endswith(_ACK_END) or b'"' in jid or b"\\" in jid or not jid.isascii():
+        return None
+    text = jid.decode()
+    # JSON has no control characters in a text.
+    return text if text.isprintable() else None

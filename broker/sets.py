@@ -3,9 +3,10 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from broker.batches import SetRow
+from broker.batches import SET_NAMES, SetRow
 from broker.known import KnownJids
 from broker.store import Store
 
@@ -14,22 +15,39 @@ DEAD_KEPT = 100_000
 MOVED_AT_ONCE = 1000
 
 
+@dataclass(slots=True)
+class Scan:
+    """How often a set was looked through for what is due, what that moved and how long it took."""
+
+    cycles: int = 0
+    moved: int = 0
+    took_s: float = 0.0
+
+    def note(self, moved: int, started: float) -> None:
+        """`started` is on the monotonic clock."""
+        self.cycles += 1
+        self.moved += moved
+        self.took_s += time.monotonic() - started
+
+
 class Sets:
     """State: what is on its way out of the sets, in a batch that is not committed yet."""
 
     def __init__(self, store: Store, known: KnownJids) -> None:
         self._store = store
         self._known = known
+        self.scans = {kind: Scan() for kind in SET_NAMES}
         self._leaving: set[int] = set()
         # Sets that are to be emptied by statements which are not committed yet.
         self._clearing: Counter[str] = Counter()
 
     def add(self, row: SetRow) -> None:
         self._store.batch.set_rows.append(row)
+        self._store.hold(len(row.payload))
         self._store.count(row.kind, 1)
 
     def clear(self, kind: str) -> None:
-        rows = self.page(kind)
+        rows = self._ids(kind)
         if len(rows) < self._store.counters[kind]:
             # Too many to look up; and to forget a push is better than to swallow one.
             self._known.clear()
@@ -50,6 +68,10 @@ class Sets:
     def page(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
         """A page of a set, without what is on its way out of it."""
         rows = self._store.reader.read_set(kind, where, parameters, limit=MOVED_AT_ONCE)
+        return self.without_leaving(rows)
+
+    def _ids(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
+        rows = self._store.reader.read_set_ids(kind, where, parameters, limit=MOVED_AT_ONCE)
         return self.without_leaving(rows)
 
     def without_leaving(self, rows: list[SetRow]) -> list[SetRow]:
@@ -76,10 +98,20 @@ class Sets:
         batch.removed_set_ids.extend(ids)
         batch.when_stored.append(lambda: self._leaving.difference_update(ids))
 
-    def bound_dead(self, now: float) -> None:
+    def clock_was_set(self, step_s: float) -> None:
+        """Keep delays as they were meant, where the step would do harm: a clock that was set back
+        makes retries wait, one that was set forward makes the dead too old. Not the other way
+        round, for what an earlier process stored may have been right all the time."""
+        kind = "retries" if step_s < 0 else "dead"
+        if self._store.counters[kind]:
+            self._store.run_alone(("UPDATE sets SET at = at + ? WHERE kind = ?", (step_s, kind)))
+
+    def bound_dead(self, wall: float) -> None:
         """Forget the dead that are too old, and the oldest when there are too many."""
-        if self._store.counters["dead"]:
-            self.discard(self.page("dead", "at <= ?", (now,)))
+        started, before = time.monotonic(), self._store.counters["dead"]
+        if before:
+            self.discard(self._ids("dead", "at <= ?", (wall,)))
         excess = self._store.counters["dead"] - DEAD_KEPT
         if excess > 0:
-            self.discard(self.page("dead")[:excess])
+            self.discard(self._ids("dead")[:excess])
+        self.scans["dead"].note(before - self._store.counters["dead"], started)

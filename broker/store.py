@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from broker.batches import SET_NAMES, Batch, Push, commit
+from broker.damage import WHAT_TO_DO, is_damage
 from broker.directory import CHECKPOINT_PAGES, DATABASE, DirectoryLock, connect, look_through
+from broker.memory import Memory
 from broker.reading import Reader, Snapshot, read_snapshot
 from broker.schema import PAGE_BYTES, UnusableDatabase
+from broker.tally import Tally, TallyFile
 from shared.errors import ConfigError
 from shared.logs import get_logger
 
@@ -27,8 +30,9 @@ from shared.logs import get_logger
 BALLAST = "ballast"
 BALLAST_BYTES = CHECKPOINT_PAGES * PAGE_BYTES * 3 // 2
 RETRY_WRITE_S = 0.5
-# Pushes that are not written yet; above this, those who push are not read any more.
-UNWRITTEN_BYTES = 64 * 1024 * 1024
+# Jobs that are not written yet; above this, those who push are not read any more. Whoever else
+# pushes waits until so much is on disk.
+UNWRITTEN_BYTES = 8 * 1024 * 1024
 # A commit costs a sync whatever is in it, so results gather for a moment before they are written:
 # nobody waits for their answer. A push is written at once.
 GATHER_S = 0.003
@@ -52,10 +56,13 @@ class Loop(Protocol):
 
 class Store:
     """State: the batches that wait (the last one is being filled), whether one is being written,
-    and whether the disk is full."""
+    whether the disk is full, and what made it fail. `is_backed_up`: more is pushed than can be
+    written."""
 
-    def __init__(self, directory: Path, *, is_full_sync: bool, loop: Loop) -> None:
+    def __init__(self, directory: Path, *, is_full_sync: bool, loop: Loop, memory: Memory) -> None:
+        self.memory = memory
         self.is_disk_full = False
+        self.is_backed_up = False
         self.on_broken: Callable[[Exception], None] = _raise
         self.commits = 0
         self.counters = dict.fromkeys(("processed", "failures", *SET_NAMES), 0)
@@ -66,29 +73,47 @@ class Store:
         self._is_writing = False
         self._is_scheduled = False
         self._is_urgent = False
-        self._unwritten_bytes = 0
         self._sent_at = 0.0
         self._is_closing = False
-        self._is_broken = False
+        self._tally = Tally()
+        self.failure: Exception | None = None
         self._work: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._lock = DirectoryLock(directory)
         try:
-            look_through(directory / DATABASE)
+            self.damage = look_through(directory)
             self._writer = connect(directory / DATABASE, is_full_sync=is_full_sync)
-            self.reader = Reader(connect(directory / DATABASE, is_full_sync=is_full_sync))
+            reader = connect(directory / DATABASE, is_full_sync=is_full_sync)
         except UnusableDatabase as error:
             self._lock.close()
-            raise ConfigError(f"{directory / DATABASE} cannot be used: {error}") from error
+            advice = f"; {WHAT_TO_DO}" if "damaged" in str(error) else ""
+            text = f"{directory / DATABASE} cannot be used: {error}{advice}"
+            raise ConfigError(text) from error
+        self.reader = Reader(reader, self.damage)
+        self._tally_file = TallyFile(directory)
         self._thread = threading.Thread(target=self._write, name="store-writer", daemon=True)
 
     # Start and stop
 
     def load(self) -> Snapshot:
         """Read the state and mark the database as in use."""
-        snapshot = read_snapshot(self._writer)
+        snapshot = read_snapshot(self._writer, self.damage)
         self.counters |= snapshot.counters
         self._set_closed(False)
-        self._hold_ballast()
+        if self.damage.lost is not None:
+            self._log.error(
+                "the database does not have all that was answered",
+                file=str(self.damage.path),
+                reason=self.damage.lost,
+            )
+        self._tally = snapshot.tally
+        self._tally_file.write(self._tally)
+        if not self._hold_ballast():
+            self.is_disk_full = True
+            self._log.error(
+                "the disk is full: refusing new jobs",
+                reason=f"there is no room for the reserve of {BALLAST_BYTES >> 20} MiB that lets"
+                " jobs be done on a full disk",
+            )
         self._thread.start()
         return snapshot
 
@@ -99,11 +124,23 @@ class Store:
         if self._thread.is_alive():
             self._work.put(None)
             self._thread.join()
-        if not self._is_broken and len(self._batches) == 1 and self._batches[0].is_empty:
+        if self.failure is None and len(self._batches) == 1 and self._batches[0].is_empty:
             self._set_closed(True)
         self.reader.close()
         self._writer.close()
+        self._tally_file.close()
         self._lock.close()
+
+    def open_reader(self) -> Reader:
+        """One more, for a thread of its own."""
+        return Reader(connect(self._directory / DATABASE, is_full_sync=False), self.damage)
+
+    @property
+    def refusal(self) -> str | None:
+        """Why no job can be stored at present."""
+        if self.is_disk_full:
+            return "the disk is full"
+        return "the database is damaged" if self.damage.is_in_the_way else None
 
     # Changes
 
@@ -121,7 +158,7 @@ class Store:
     def push(self, push: Push) -> None:
         """New jobs are written after this turn of the loop."""
         self._batches[-1].pushes.append(push)
-        self._unwritten_bytes += push.size_bytes
+        self.hold(push.size_bytes)
         # Among the others: what comes into a queue becomes visible in the order of its keys.
         self._batches[-1].when_stored.append(push.stored)
         if not self._is_urgent:
@@ -156,7 +193,7 @@ class Store:
     def _written(self, batch: Batch) -> None:
         self._is_writing = False
         self.commits += 1
-        self._unwritten_bytes -= sum(push.size_bytes for push in batch.pushes)
+        self._release(batch.size_bytes)
         for callback in batch.when_stored:
             callback()
         if len(self._batches) > 1 or self._is_urgent:
@@ -164,14 +201,19 @@ class Store:
         elif not self._batches[0].is_empty:
             self._send_soon()
 
-    @property
-    def is_backed_up(self) -> bool:
-        """More is pushed than can be written: take no more until some of it is."""
-        return self._unwritten_bytes > UNWRITTEN_BYTES
+    def hold(self, size_bytes: int) -> None:
+        """So many bytes of jobs went into the batch that is being filled."""
+        self._batches[-1].size_bytes += size_bytes
+        self.memory.unwritten += size_bytes
+        self.is_backed_up = self.memory.unwritten > UNWRITTEN_BYTES
+
+    def _release(self, size_bytes: int) -> None:
+        self.memory.unwritten -= size_bytes
+        self.is_backed_up = self.memory.unwritten > UNWRITTEN_BYTES
 
     def _refused(self, pushes: list[Push], reason: str) -> None:
         for push in pushes:
-            self._unwritten_bytes -= push.size_bytes
+            self._release(push.size_bytes)
             push.refused(reason)
 
     # The writer's thread
@@ -181,11 +223,13 @@ class Store:
             try:
                 self._write_until_done(batch)
             except Exception as error:
-                self._is_broken = True
+                self.failure = error
                 self._loop.call_soon_threadsafe(self.on_broken, error)
                 return
+            self._tally += batch.tally()
+            self._tally_file.write(self._tally)
             self._loop.call_soon_threadsafe(self._written, batch)
-            if batch.is_vacuum_due:
+            if batch.is_vacuum_due and not self.damage.is_there:
                 self._vacuum()
 
     def _write_until_done(self, batch: Batch) -> None:
@@ -195,21 +239,44 @@ class Store:
             try:
                 commit(self._writer, batch)
                 return
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 if self._writer.in_transaction:
                     self._writer.rollback()
+                if is_damage(error):
+                    self._write_less(batch, error)
+                    continue
                 if not _is_out_of_space(error) or (self._is_closing and not batch.pushes):
                     raise
                 if not self.is_disk_full:
                     self._log.error("the disk is full: refusing new jobs", reason=str(error))
                 self.is_disk_full = True
                 self._give_up_ballast()
-                pushes, batch.pushes = batch.pushes, []
-                stored = {push.stored for push in pushes}
-                batch.when_stored = [call for call in batch.when_stored if call not in stored]
-                self._loop.call_soon_threadsafe(self._refused, pushes, "the disk is full")
-                if not pushes:
+                if not batch.pushes:
                     time.sleep(RETRY_WRITE_S)
+                self._refuse_pushes(batch, "the disk is full")
+
+    def _write_less(self, batch: Batch, error: sqlite3.DatabaseError) -> None:
+        """Damaged pages are in the way: results are noted beside them, and if that is not enough,
+        new jobs are refused; raises when there is nothing left to do without."""
+        if not batch.is_noted_only and (batch.settled or batch.removed_set_ids):
+            self.damage.found(
+                "a page beside jobs that are done", f"{error}; they are noted as gone"
+            )
+            batch.is_noted_only = True
+            self.reader.gone.update(batch.removed_set_ids)
+        elif batch.pushes:
+            self.damage.found("a page beside the end of a queue", f"{error}; refusing new jobs")
+            self.damage.is_in_the_way = True
+            self._refuse_pushes(batch, "the database is damaged")
+        else:
+            raise error
+
+    def _refuse_pushes(self, batch: Batch, reason: str) -> None:
+        pushes, batch.pushes = batch.pushes, []
+        batch.size_bytes -= sum(push.size_bytes for push in pushes)
+        stored = {push.stored for push in pushes}
+        batch.when_stored = [call for call in batch.when_stored if call not in stored]
+        self._loop.call_soon_threadsafe(self._refused, pushes, reason)
 
     def _give_up_ballast(self) -> None:
         (self._directory / BALLAST).unlink(missing_ok=True)
@@ -256,7 +323,7 @@ class Store:
         return True
 
 
-def _is_out_of_space(error: sqlite3.OperationalError) -> bool:
+def _is_out_of_space(error: sqlite3.DatabaseError) -> bool:
     # The primary code is in the low byte; a disk that refuses to write is like a full one.
     return (error.sqlite_errorcode & 0xFF) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 

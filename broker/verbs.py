@@ -4,6 +4,7 @@ Error texts are Faktory's where clients match on them.
 """
 
 import asyncio
+import codecs
 import os
 import sys
 import time
@@ -15,34 +16,59 @@ from typing import Any
 import msgspec
 import orjson
 
-from broker.answers import Caller
+from broker.answers import Answer, Caller
 from broker.batches import SET_NAMES
 from broker.clients import STATES, Clients
-from broker.jobs import Refused, WireJob, decode_many, decode_one, parse_time, utc_text
+from broker.jobs import (
+    Int64,
+    Refused,
+    WireJob,
+    decode_one,
+    parse_time,
+    read_many,
+    read_one,
+    utc_text,
+)
 from broker.manager import Manager
-from broker.mutations import Mutation, mutate
+from broker.mutations import Mutation, check_pattern, mutate
 from broker.queues import Queue
+from shared.logs import get_logger
 
 OK = b"+OK\r\n"
 NOTHING = b"$-1\r\n"
 # What we are compatible with; some clients look at it.
 FAKTORY_VERSION = "1.10.0"
+# What FETCH lines mean is remembered: so many of them, of so many bytes, together so many.
 MAX_CACHED_FETCHES = 1024
+MAX_CACHED_FETCH_BYTES = 4096
+# Only a PUSH and a PUSHB may have the length of a line; what is decoded of a command can be many
+# times its length.
+MAX_COMMAND_BYTES = 4 * 1024 * 1024
+MAX_FETCH_BYTES = 64 * 1024
+# Objects in a PUSHB: each can be a job, of some 50 bytes in the line and a kilobyte in memory.
+MAX_PUSHED_OBJECTS = 100_000
+COUNTED_PUSH_BYTES = 1024 * 1024
+# With more queues than this, INFO shows them as they were a second ago.
+MANY_QUEUES = 10_000
+QUEUES_SHOWN_FOR_S = 1.0
 SPARE_STACK = 200
+# Characters of a client's line that an error repeats.
+MAX_QUOTED = 200
+UTF8_PIECE = 256 * 1024
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 class Fail(msgspec.Struct):
-    jid: str = ""
+    jid: str | None = None
     errtype: str | None = None
     message: str | None = None
-    backtrace: list[str] | None = None
+    backtrace: list[str | None] | None = None
 
 
 class Beat(msgspec.Struct):
-    wid: str = ""
+    wid: str | None = None
     current_state: str | None = None
-    rss_kb: int = 0
+    rss_kb: Int64 | None = None
 
 
 class Held(msgspec.Struct):
@@ -50,11 +76,18 @@ class Held(msgspec.Struct):
     jids: set[str]
 
 
-_decode_fail = msgspec.json.Decoder(Fail).decode
-_decode_beat = msgspec.json.Decoder(Beat).decode
+# Null is an empty object, and in it an empty value.
+_decode_fail = msgspec.json.Decoder(Fail | None).decode
+_decode_beat = msgspec.json.Decoder(Beat | None).decode
 _decode_held = msgspec.json.Decoder(Held).decode
-_decode_ack = msgspec.json.Decoder(dict[str, str]).decode
-_decode_mutation = msgspec.json.Decoder(Mutation).decode
+_decode_ack = msgspec.json.Decoder(dict[str, str | None] | None).decode
+_decode_mutation = msgspec.json.Decoder(Mutation | None).decode
+# Verbs that are nothing by themselves, and what Faktory says to them. A space behind the verb is
+# enough to be told what is missing.
+_BARE = dict.fromkeys((b"PUSH", b"PUSHB", b"ACK", b"FAIL", b"BEAT", b"QUEUE"), "internal error") | {
+    b"FETCH": "must call fetch with at least one queue",
+    b"MUTATE": "invalid format",
+}
 
 
 def bulk(payload: bytes) -> bytes:
@@ -71,11 +104,14 @@ class Verbs:
     def __init__(self, manager: Manager, clients: Clients) -> None:
         self.commands = 0
         self.connections = 0
-        self.started_at = time.time()
+        self._started_at = time.monotonic()
         self.manager = manager
         self._clients = clients
+        self._log = get_logger("verbs")
         self._fetch_lines: dict[bytes, list[Queue]] = {}
         self._forgotten_queues = 0
+        self._queues_shown: dict[str, int] = {}
+        self._queues_shown_until = 0.0
         self._mutations: set[asyncio.Task[None]] = set()
         self._verbs: dict[bytes, Callable[[Caller, bytes], None]] = {
             b"PUSH": self._push,
@@ -95,13 +131,17 @@ class Verbs:
         }
 
     def run(self, caller: Caller, line: bytes) -> None:
-        verb, _, rest = line.partition(b" ")
+        verb, space, rest = line.partition(b" ")
         action = self._verbs.get(verb)
         if action is None:
-            caller.reply(error(f"unknown command {verb[:100].decode('utf-8', 'replace')}"))
+            caller.reply(error(f"unknown command {_text(verb)[:MAX_QUOTED]}"))
             return
         self.commands += 1
         try:
+            if not space and verb in _BARE:
+                raise Refused(_BARE[verb])
+            if len(rest) > MAX_FETCH_BYTES:
+                _check_length(verb, rest)
             action(caller, rest)
         except Refused as refusal:
             caller.reply(error(str(refusal)))
@@ -109,7 +149,7 @@ class Verbs:
     # Jobs
 
     def _push(self, caller: Caller, rest: bytes) -> None:
-        jobs = [_decode_pushed(decode_one, rest)]
+        jobs = _decode_pushed(read_one, rest)
         self._store(
             caller,
             jobs,
@@ -118,7 +158,9 @@ class Verbs:
         )
 
     def _push_bulk(self, caller: Caller, rest: bytes) -> None:
-        jobs = _decode_pushed(decode_many, rest)
+        if len(rest) > COUNTED_PUSH_BYTES and rest.count(b"{") > MAX_PUSHED_OBJECTS:
+            raise Refused(f"more than {MAX_PUSHED_OBJECTS} objects in one PUSHB: send it in parts")
+        jobs = _decode_pushed(read_many, rest)
         self._store(caller, jobs, "no job was stored", lambda reasons: bulk(orjson.dumps(reasons)))
 
     def _store(
@@ -137,7 +179,7 @@ class Verbs:
         except Refused as refusal:
             answer.give(error(str(refusal)))
             return
-        answer.data = answer_to(reasons)
+        answer.fill(answer_to(reasons))
 
     def _fetch(self, caller: Caller, rest: bytes) -> None:
         queues = self._fetch_lines.get(rest)
@@ -146,8 +188,6 @@ class Verbs:
         caller.fetch(queues)
 
     def _remember_fetch(self, rest: bytes) -> list[Queue]:
-        if not rest:
-            raise Refused("must call fetch with at least one queue")
         if (
             len(self._fetch_lines) >= MAX_CACHED_FETCHES
             or self._forgotten_queues != self.manager.forgotten_queues
@@ -155,7 +195,8 @@ class Verbs:
             self._fetch_lines.clear()
             self._forgotten_queues = self.manager.forgotten_queues
         queues = self.manager.queues_of(_text(rest).split(" "))
-        self._fetch_lines[rest] = queues
+        if len(rest) <= MAX_CACHED_FETCH_BYTES:
+            self._fetch_lines[rest] = queues
         return queues
 
     def acknowledge(self, caller: Caller, jids: list[str]) -> None:
@@ -165,19 +206,18 @@ class Verbs:
         self._ok_when_stored(caller, len(jids))
 
     def _ack(self, caller: Caller, rest: bytes) -> None:
-        jid = _decode(_decode_ack, rest, "invalid ACK ").get("jid")
-        if jid is None:
-            raise Refused(f"invalid ACK {_text(rest)}")
-        self.manager.acknowledge([jid])
+        fields = _decode(_decode_ack, rest, "invalid ACK ")
+        if not fields or "jid" not in fields:
+            raise Refused(f"invalid ACK {_text(rest[:MAX_QUOTED])}")
+        self.manager.acknowledge([fields["jid"] or ""])
         self._ok_when_stored(caller)
 
     def _fail(self, caller: Caller, rest: bytes) -> None:
-        failure = _decode(_decode_fail, rest, "invalid FAIL ")
+        failure = _decode(_decode_fail, rest, "invalid FAIL ") or Fail()
         if not failure.jid:
             raise Refused("missing JID")
-        self.manager.fail(
-            failure.jid, failure.errtype or "", failure.message or "", failure.backtrace or []
-        )
+        backtrace = [line or "" for line in failure.backtrace or ()]
+        self.manager.fail(failure.jid, failure.errtype or "", failure.message or "", backtrace)
         self._ok_when_stored(caller)
 
     def _held(self, caller: Caller, rest: bytes) -> None:
@@ -194,10 +234,11 @@ class Verbs:
     # Workers
 
     def _beat(self, caller: Caller, rest: bytes) -> None:
-        beat = _decode(_decode_beat, rest, "invalid BEAT ")
-        worker = self._clients.beat(beat.wid, beat.current_state, beat.rss_kb, time.time())
+        beat = _decode(_decode_beat, rest, "invalid BEAT ") or Beat()
+        wid = beat.wid or ""
+        worker = self._clients.beat(wid, beat.current_state, beat.rss_kb or 0, time.monotonic())
         if worker is None:
-            raise Refused(f"unknown worker {beat.wid}")
+            raise Refused(f"unknown worker {wid}")
         state = STATES[worker.state]
         caller.reply(bulk(orjson.dumps({"state": state})) if state else OK)
 
@@ -214,7 +255,7 @@ class Verbs:
     def state(self) -> dict[str, Any]:
         """What INFO and /stats say, in Faktory's shape."""
         manager, now = self.manager, time.time()
-        queues = {queue.name: queue.size for queue in manager.listed_queues()}
+        queues = self._shown_queues()
         sets = {name: manager.store.counters[name] for name in SET_NAMES}
         return {
             "now": utc_text(now),
@@ -225,22 +266,55 @@ class Verbs:
                 "tasks": {
                     "Busy": {"size": len(manager.working), "reaped": manager.expired_reservations},
                     "Workers": {"size": len(self._clients.workers), "reaped": self._clients.reaped},
-                    **{name.title(): {"size": size} for name, size in sets.items()},
+                    **{
+                        name.title(): {
+                            "enqueued": scan.moved,
+                            "cycles": scan.cycles,
+                            "size": sets[name],
+                            "wall_time_sec": scan.took_s,
+                        }
+                        for name, scan in manager.sets.scans.items()
+                    },
                 },
                 "total_enqueued": sum(queues.values()),
                 "total_failures": manager.store.counters["failures"],
                 "total_processed": manager.store.counters["processed"],
                 "total_queues": len(queues),
             },
-            "server": {
-                "description": "Manyhands broker",
-                "faktory_version": FAKTORY_VERSION,
-                "uptime": int(now - self.started_at),
-                "connections": self.connections,
-                "command_count": self.commands,
+            "server": self._server()
+            | {
+                "uptime": int(time.monotonic() - self._started_at),
                 "used_memory_mb": resident_kb() // 1024,
+                **self._damage(),
             },
         }
+
+    def health(self) -> dict[str, Any]:
+        """What /health says, in Faktory's shape."""
+        return {"now": utc_text(time.time()), "server": self._server()}
+
+    def _server(self) -> dict[str, Any]:
+        return {
+            "description": "Manyhands broker",
+            "faktory_version": FAKTORY_VERSION,
+            "connections": self.connections,
+            "command_count": self.commands,
+        }
+
+    def _damage(self) -> dict[str, Any]:
+        """Ours, and only when there is some."""
+        damage = self.manager.store.damage
+        told: dict[str, Any] = {}
+        if damage.is_there:
+            told |= {"damage": damage.sentence(), "unreadable_jobs": damage.unreadable_jobs}
+        return told | ({"lost": damage.lost} if damage.lost is not None else {})
+
+    def _shown_queues(self) -> dict[str, int]:
+        now = time.monotonic()
+        if len(self.manager.queues) <= MANY_QUEUES or now >= self._queues_shown_until:
+            self._queues_shown = {queue.name: queue.size for queue in self.manager.listed_queues()}
+            self._queues_shown_until = now + QUEUES_SHOWN_FOR_S
+        return self._queues_shown
 
     def _flush(self, caller: Caller, rest: bytes) -> None:
         del rest
@@ -260,13 +334,15 @@ class Verbs:
         if not names:
             raise Refused("internal error")
         manager = self.manager
-        if names == ["*"]:
+        if names[0] == "*":
             names = [queue.name for queue in manager.listed_queues()]
-        for queue in [manager.queues[name] for name in names if name in manager.queues]:
-            if action == "REMOVE":
-                manager.remove(queue)
-            elif queue.is_listed:
-                manager.pause(queue, is_paused=action == "PAUSE")
+        queues = {name: manager.queues[name] for name in names if name in manager.queues}
+        if action == "REMOVE":
+            manager.remove(list(queues.values()))
+        else:
+            for queue in queues.values():
+                if queue.is_listed:
+                    manager.pause(queue, is_paused=action == "PAUSE")
         self._ok_when_stored(caller)
 
     def _latencies(self, names: list[str]) -> dict[str, float]:
@@ -278,17 +354,18 @@ class Verbs:
         """The age of a queue's oldest job."""
         queue = self.manager.queues.get(name)
         oldest = queue.oldest() if queue else None
-        if oldest is None:
-            return 0.0
-        enqueued_at = decode_one(oldest.payload).enqueued_at
+        payload = self.manager.payload_of(oldest) if oldest else None
+        if payload is None:
+            return 0  # as Go writes it
+        enqueued_at = decode_one(payload).enqueued_at
         return max(0.0, time.time() - parse_time(enqueued_at or "", "enqueued_at"))
 
     # MUTATE
 
     def _mutate(self, caller: Caller, rest: bytes) -> None:
-        if not rest or b" " in rest:
+        if b" " in rest:
             raise Refused("invalid format")
-        mutation = _decode(_decode_mutation, rest, "")
+        mutation = _decode(_decode_mutation, rest, "") or Mutation()
         if mutation.cmd not in ("clear", "kill", "discard", "requeue"):
             raise Refused("unknown mutate operation")
         if mutation.target not in SET_NAMES:
@@ -297,11 +374,22 @@ class Verbs:
             self.manager.sets.clear(mutation.target)
             self._ok_when_stored(caller)
             return
-        answer = caller.reply_later(OK)
+        check_pattern(mutation)
+        answer = caller.reply_later()
         task = asyncio.get_running_loop().create_task(mutate(self.manager, mutation))
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
-        task.add_done_callback(lambda _: self.manager.store.batch.when_stored.append(answer.ready))
+        task.add_done_callback(lambda _: self._end_mutation(task, answer))
+
+    def _end_mutation(self, task: asyncio.Task[None], answer: Answer) -> None:
+        if task.cancelled():
+            return
+        if (problem := task.exception()) is not None:
+            self._log.error("MUTATE failed", reason=str(problem), kind=type(problem).__name__)
+            answer.fill(error(f"MUTATE failed, perhaps half-way: {problem}"))
+        else:
+            answer.fill(OK)
+        self.manager.store.batch.when_stored.append(answer.ready)
 
     def _ok_when_stored(self, caller: Caller, times: int = 1) -> None:
         answer = caller.reply_later(OK * times)
@@ -315,14 +403,31 @@ class Verbs:
         return refuse
 
 
+def _check_length(verb: bytes, rest: bytes) -> None:
+    if verb in (b"PUSH", b"PUSHB"):
+        return
+    limit = MAX_FETCH_BYTES if verb == b"FETCH" else MAX_COMMAND_BYTES
+    if len(rest) > limit:
+        raise Refused(f"a {verb.decode()} of more than {limit} bytes")
+
+
 def _decode(decoder: Callable[[bytes], Any], data: bytes, complaint: str) -> Any:
     try:
-        if not data.isascii():
-            data.decode()  # what is kept as it came would not be checked otherwise
+        _check_utf8(data)  # what is kept as it came would not be checked otherwise
         return decoder(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
-        said = str(problem) if complaint in ("", "invalid JSON: ") else _text(data[:200])
+        said = str(problem) if complaint in ("", "invalid JSON: ") else _text(data)[:MAX_QUOTED]
         raise Refused(complaint + said) from None
+
+
+def _check_utf8(data: bytes) -> None:
+    """Raises UnicodeDecodeError. In pieces: decoded, a long line could be four times as long."""
+    if data.isascii():
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), UTF8_PIECE):
+        decoder.decode(data[start : start + UTF8_PIECE])
+    decoder.decode(b"", final=True)
 
 
 def _decode_pushed(decoder: Callable[[bytes], Any], data: bytes) -> Any:

@@ -17,12 +17,14 @@ from cli.submit import run_submit
 from cli.up import run_up
 from cli.warc import run_warc
 from shared.errors import ManyhandsError
+from shared.private_files import keep_files_private
 
 FAILED = 1
 USAGE = 2
 
 
 def main() -> int:
+    keep_files_private()
     prog = "python -m cli" if Path(sys.argv[0]).name == "__main__.py" else "manyhands"
     arguments = make_parser(prog).parse_args()
     try:

@@ -97,8 +97,8 @@ async def run_crawl(arguments: argparse.Namespace, prog: str) -> int:
                 )
                 stalls = Stalls(console, apis.api)
                 look = await watch.to_the_end(stop, stalls.tell)
-    if look is None:
-        return _interrupted(console, arguments.state, prog)
+    if look is None or not look.state.is_final:
+        return _interrupted(console, look, arguments.state, prog)
     return _ended(console, look, records, as_json=arguments.json)
 
 
@@ -138,7 +138,9 @@ class Stalls:
         )
 
 
-def _interrupted(console: Console, state: Path, prog: str) -> int:
+def _interrupted(console: Console, look: Look | None, state: Path, prog: str) -> int:
+    if look is not None:
+        console.print(summary_table(look), soft_wrap=False)
     console.print(f"stopped before its end; go on with: {prog} crawl --state {state}")
     return INTERRUPTED
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from shared.crawl.states import CrawlState
 
@@ -38,6 +39,9 @@ class Look:
     # From the first page to the end; 0 before that.
     seconds: float
     errors: Sequence[Mapping[str, Any]]
+    # What was left out, by reason; hosts that are left alone.
+    left_out: Mapping[str, int]
+    put_off: Sequence[Mapping[str, Any]]
     parse_backlog: int
     hosts: Hosts | None
 
@@ -72,6 +76,8 @@ def make_look(
         pages_per_s=view["pages_per_s"] or view["mean_pages_per_s"],
         seconds=_seconds(view["started_at"], view["ended_at"]),
         errors=errors,
+        left_out=view["left_out"],
+        put_off=view["put_off"],
         parse_backlog=backlog,
         hosts=hosts_of(metrics),
     )
@@ -101,8 +107,18 @@ def progress_line(look: Look) -> str:
         parts += [f"hosts {hosts.ready:,} ready, {hosts.waiting:,} waiting"]
         parts += [f"fetching {hosts.fetching:,}"]
     parts += [f"queue {look.urls['queued'] + look.urls['claimed']:,}"]
-    parts += [f"parse backlog {look.parse_backlog:,}", f"errors {error_count(look):,}"]
+    parts += [f"parse backlog {look.parse_backlog:,}", errors_told(look)]
     return " · ".join(parts)
+
+
+def errors_told(look: Look) -> str:
+    """How many, and what the last one was."""
+    errors = [error for error in look.errors if not is_a_rule(error["reason"])]
+    if not errors:
+        return "errors 0"
+    last = max(errors, key=lambda error: str(error["last_at"]))
+    host = urlsplit(last["sample_url"]).netloc
+    return f"errors {error_count(look):,}, last: {last['reason']} ({host})"
 
 
 def error_count(look: Look) -> int:
@@ -112,7 +128,8 @@ def error_count(look: Look) -> int:
 
 def is_a_rule(reason: str) -> bool:
     """Left out because somebody said so: no error."""
-    return reason.startswith(("robots", "content type", "domain blocked", "purged"))
+    rules = ("content type", "domain blocked", "crawl-delay", "purged")
+    return reason == "robots.txt" or reason.startswith(rules)
 
 
 def queue_groups(queues: Iterable[Mapping[str, Any]]) -> list[tuple[str, int, float]]:
@@ -146,5 +163,7 @@ def put_off(domains: Iterable[Mapping[str, Any]]) -> list[str]:
         times = [origin["ready_at"] for origin in domain["origins"] if origin["ready_at"]]
         times += [domain["next_at"]] if domain["next_at"] else []
         if times:
-            told.append(f"{domain['domain']} is left alone until {max(times)[11:19]} UTC")
+            reasons = sorted({origin["reason"] for origin in domain["origins"]} - {""})
+            why = f" ({', '.join(reasons)})" if reasons else ""
+            told.append(f"{domain['domain']} is left alone until {max(times)[11:19]} UTC{why}")
     return told

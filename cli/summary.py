@@ -6,10 +6,11 @@ from typing import Any
 
 from rich.table import Table
 
+from cli.cuts import cut_texts
 from cli.figures import Look
 from shared.crawl.states import CrawlState
 
-SHOWN_ERRORS = 5
+SHOWN_ERRORS = 10
 KIB = 1024
 GOOD = (CrawlState.COMPLETED, CrawlState.LIMIT_REACHED)
 
@@ -22,16 +23,21 @@ def summary_table(look: Look) -> Table:
     table = Table(title=title(look), title_justify="left", show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    table.add_row(
-        "pages",
-        f"{look.pages:,} in {look.seconds:,.1f} s: {rate(look):,.1f}/s, "
-        f"{size(look.counters['bytes'])}",
-    )
+    # That of a crawl that is stopped is not over.
+    time = f" in {look.seconds:,.1f} s: {rate(look):,.1f}/s" if look.seconds else ""
+    table.add_row("pages", f"{look.pages:,}{time}, {size(look.counters['bytes'])}")
     table.add_row("URLs", counts(look.urls))
-    found = ("links", "duplicates", "out_of_scope", "trapped", "excluded", "over_host_limit")
-    table.add_row("links", counts({name: look.counters[name] for name in found}))
+    table.add_row("links", counts({name: look.counters[name] for name in ("links", "duplicates")}))
+    table.add_row("left out", counts(look.left_out))
+    for number, text in enumerate(cut_texts(look.counters)):
+        table.add_row("" if number else "cut", text)
     for number, error in enumerate(look.errors[:SHOWN_ERRORS]):
-        table.add_row("" if number else "left out", error_text(error))
+        table.add_row("" if number else "errors", error_text(error))
+    more = len(look.errors) - SHOWN_ERRORS
+    if more > 0:
+        table.add_row("", f"and {more:,} more reasons")
+    for number, host in enumerate(look.put_off):
+        table.add_row("" if number else "put off", put_off_text(host))
     return table
 
 
@@ -47,6 +53,13 @@ def title(look: Look) -> str:
 
 def error_text(error: Mapping[str, Any]) -> str:
     return f"{error['count']:,} × {error['reason']}, such as {error['sample_url']}"
+
+
+def put_off_text(host: Mapping[str, Any]) -> str:
+    return (
+        f"{host['origin']}: {host['reason']}, tried again at {host['ready_at'][11:19]} UTC; "
+        f"{host['queued']:,} URLs wait"
+    )
 
 
 def counts(by_name: Mapping[str, int]) -> str:
@@ -73,6 +86,7 @@ def summary_document(look: Look, records: Path) -> dict[str, Any]:
         "pages_per_s": round(rate(look), 3),
         "urls": dict(look.urls),
         "counters": dict(look.counters),
+        "left_out": dict(look.left_out),
         "errors": list(look.errors),
         "records": str(records),
     }

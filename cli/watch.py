@@ -78,20 +78,23 @@ class Watch:
     async def to_the_end(
         self, stop: Stop, on_stall: Callable[[Look], Awaitable[None]]
     ) -> Look | None:
-        """None: it was stopped before. Raises ServiceFailed when a service has ended."""
+        """The last look: that of a crawl that has not ended if it was stopped before, and None if
+        there was none. Raises ServiceFailed when a service has ended."""
         stall = Stall(time.monotonic())
+        last: Look | None = None
         with self.display.shown():
             while not stop.is_asked:
                 look = await self._look()
                 now = time.monotonic()
                 if look is not None:
+                    last = look
                     self.display.show(look, now)
                     if look.state.is_final:
                         return look
                     if stall.look(look.movement, now):
                         await on_stall(look)
                 await stop.wait(LOOK_EVERY_S)
-        return None
+        return last
 
     async def _look(self) -> Look | None:
         """None: the API has too much to do just now."""

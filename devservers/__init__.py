@@ -8,7 +8,9 @@ Imports nothing from our other packages; the broker is started as a process, lik
 from devservers.api import ApiServer
 from devservers.broker import BrokerServer
 from devservers.build import BuildError, build
+from devservers.debian import documentation, missing_for_debian, wget
 from devservers.elasticsearch import ElasticsearchServer
+from devservers.faketime import SettableClock, missing_for_faketime
 from devservers.faktory import FaktoryServer
 from devservers.kafka import KafkaServer
 from devservers.maven import java_servers, missing_for_java
@@ -28,8 +30,13 @@ __all__ = [
     "Proxy",
     "Relay",
     "S3Server",
+    "SettableClock",
     "Toxiproxy",
     "build",
+    "documentation",
     "java_servers",
+    "missing_for_debian",
+    "missing_for_faketime",
     "missing_for_java",
+    "wget",
 ]

@@ -4,7 +4,15 @@ import argparse
 import signal
 import sys
 
-from devservers import BuildError, FaktoryServer, build, java_servers, missing_for_java
+from devservers import (
+    BuildError,
+    FaktoryServer,
+    build,
+    documentation,
+    java_servers,
+    missing_for_debian,
+    missing_for_java,
+)
 from devservers.processes import StartError
 
 
@@ -37,6 +45,11 @@ def build_all() -> None:
         print(f"devservers: no Kafka and Elasticsearch: not on PATH: {', '.join(missing)}")
     else:
         print(f"devservers: ready in {java_servers()}")
+    missing = missing_for_debian()
+    if missing:
+        print(f"devservers: no documentation of Debian: not on PATH: {', '.join(missing)}")
+    else:
+        print(f"devservers: ready in {documentation()}")
 
 
 def run_faktory(password: str | None, tls: bool) -> None:

@@ -118,8 +118,8 @@ def _go_build(package: str, output: Path) -> None:
     run_tool(command, directory=GO_SOURCE, env=_go_environment())
 
 
-def run_tool(command: Sequence[str], *, directory: Path, env: Mapping[str, str]) -> None:
-    """Run a command that builds or fetches; a BuildError says what it has said."""
+def run_tool(command: Sequence[str], *, directory: Path, env: Mapping[str, str]) -> str:
+    """Run a command that builds or fetches; what it has said is returned, or in a BuildError."""
     try:
         done = subprocess.run(
             command,
@@ -135,6 +135,7 @@ def run_tool(command: Sequence[str], *, directory: Path, env: Mapping[str, str])
         raise BuildError(f"cannot run {command[0]}: {error}") from error
     if done.returncode:
         raise BuildError(f"{' '.join(command)} failed ({done.returncode}):\n{done.stdout.strip()}")
+    return done.stdout
 
 
 def _go_environment() -> dict[str, str]:

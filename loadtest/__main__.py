@@ -3,6 +3,7 @@
 import argparse
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from rich.console import Console
 from devservers import BuildError
 from devservers.processes import StartError
 from loadtest import broker_cells, worker_cells
+from loadtest.against import AgainstReport, Titled, run_against
+from loadtest.against_report import print_against_report, write_against_report
 from loadtest.bench_broker import needed_consumers, possible_cells, run_servers, server_facts
 from loadtest.bench_consumer import run_all
 from loadtest.bench_crawl import crawl_facts, profile_cells, run_crawl
@@ -23,7 +26,9 @@ from loadtest.bench_worker import run_worker
 from loadtest.broker_cells import FORMS, BrokerCell, parse_broker_cells
 from loadtest.broker_report import print_broker_report, write_broker_report
 from loadtest.cells import CORE, FULL, Cell, parse_cells
+from loadtest.checkouts import described
 from loadtest.consumers import MAKERS, PeerError, make_consumers, on_broker
+from loadtest.crawl_cells import AGAINST as AGAINST_CRAWLS
 from loadtest.crawl_cells import CELLS as CRAWL_CELLS
 from loadtest.crawl_cells import CrawlCell, parse_crawl_cells
 from loadtest.crawl_report import CrawlReport, print_crawl_report, write_crawl_report
@@ -67,6 +72,7 @@ CORE_ROUNDS = 5
 FULL_ROUNDS = 3
 BROKER_ROUNDS = 3
 CRAWL_ROUNDS = 3
+AGAINST_ROUNDS = 5
 FETCH_ROUNDS = 3
 INGEST_ROUNDS = 5
 NETWORK_ROUNDS = 3
@@ -137,8 +143,33 @@ def _end(
     return 0
 
 
+def bench_against(
+    console: Console,
+    options: argparse.Namespace,
+    benchmark: str,
+    default: Sequence[Titled],
+    size: float | None,
+) -> int:
+    """Run, show and write how this checkout compares with another revision of it; 1 when a run
+    failed its check or was cut short."""
+    cells = {cell.key: cell.title for cell in options.cells or default}
+    machine = facts() | {"new": described("HEAD"), "old": described(options.against)}
+    runs, is_complete = run_against(
+        *(console, options.against, benchmark, list(cells)),
+        rounds=options.rounds or AGAINST_ROUNDS,
+        size=size,
+    )
+    report = AgainstReport(_command(), _now(), machine, benchmark, cells, runs, is_complete)
+    print_against_report(console, report)
+    write_against_report(report, options.out)
+    console.print(f"written: {benchmark}-against.md and .json in {options.out}")
+    return 1 if report.errors or not report.is_complete else 0
+
+
 def bench_broker(console: Console, options: argparse.Namespace) -> int:
     """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
+    if options.against:
+        return bench_against(console, options, "broker", broker_cells.AGAINST, options.jobs)
     chosen: tuple[BrokerCell, ...] = options.cells or (
         broker_cells.FULL if options.full else broker_cells.DEFAULT
     )
@@ -146,7 +177,9 @@ def bench_broker(console: Console, options: argparse.Namespace) -> int:
     cells = possible_cells(chosen, consumers)
     machine = server_facts()
     runs, is_complete = run_servers(
-        *(console, cells, options.servers, consumers), rounds=options.rounds, jobs=options.jobs
+        *(console, cells, options.servers, consumers),
+        rounds=options.rounds or BROKER_ROUNDS,
+        jobs=options.jobs,
     )
     report = ServerReport(_command(), _now(), machine, cells, runs, is_complete)
     print_broker_report(console, report)
@@ -157,11 +190,14 @@ def bench_broker(console: Console, options: argparse.Namespace) -> int:
 
 def bench_ingest(console: Console, options: argparse.Namespace) -> int:
     """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
+    if options.against:
+        return bench_against(console, options, "ingest", INGEST_CELLS, options.seconds)
+    cells = options.cells or INGEST_CELLS
     machine = ingest_facts()
     runs, is_complete = run_ingest(
-        console, options.cells, rounds=options.rounds, run_s=options.seconds
+        console, cells, rounds=options.rounds or INGEST_ROUNDS, run_s=options.seconds
     )
-    report = IngestReport(_command(), _now(), machine, options.cells, runs, is_complete)
+    report = IngestReport(_command(), _now(), machine, cells, runs, is_complete)
     print_ingest_report(console, report)
     write_ingest_report(report, options.out)
     console.print(f"written: ingest.md, ingest.json and ingest.svg in {options.out}")
@@ -170,11 +206,15 @@ def bench_ingest(console: Console, options: argparse.Namespace) -> int:
 
 def bench_fetch(console: Console, options: argparse.Namespace) -> int:
     """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
+    if options.against:
+        return bench_against(console, options, "fetch", FETCH_CELLS, options.seconds)
+    cells = options.cells or FETCH_CELLS
+    rounds = options.rounds or FETCH_ROUNDS
     machine = fetch_facts()
     runs, is_complete = run_fetch(
-        console, options.cells, options.sides, rounds=options.rounds, run_s=options.seconds
+        console, cells, options.sides, rounds=rounds, run_s=options.seconds
     )
-    report = FetchReport(_command(), _now(), machine, options.cells, runs, is_complete)
+    report = FetchReport(_command(), _now(), machine, cells, runs, is_complete)
     print_fetch_report(console, report)
     write_fetch_report(report, options.out)
     console.print(f"written: fetch.md, fetch.json and fetch.svg in {options.out}")
@@ -218,12 +258,14 @@ def bench_warc(console: Console, options: argparse.Namespace) -> int:
 
 def bench_crawl(console: Console, options: argparse.Namespace) -> int:
     """Run, show and write the comparison; 1 when a run failed its check or was cut short."""
+    if options.against:
+        return bench_against(console, options, "crawl", AGAINST_CRAWLS, options.pages)
     machine = crawl_facts()
     profiles = profile_cells(console) if options.profile else ()
-    cells, profiles = (_of_size(some, options.pages) for some in (options.cells, profiles))
-    runs, is_complete = run_crawl(
-        console, cells, profiles, options.rounds, with_peers=options.peers
-    )
+    chosen = (options.cells or CRAWL_CELLS, profiles)
+    cells, profiles = (_of_size(some, options.pages) for some in chosen)
+    rounds = options.rounds or CRAWL_ROUNDS
+    runs, is_complete = run_crawl(console, cells, profiles, rounds, with_peers=options.peers)
     report = CrawlReport(_command(), _now(), machine, (*cells, *profiles), runs, is_complete)
     print_crawl_report(console, report)
     write_crawl_report(report, options.out)
@@ -349,9 +391,7 @@ def _add_bench_broker(bench: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"also a backlog of {broker_cells.LARGE_BACKLOG:,} jobs, once and the broker only",
     )
-    bench.add_argument(
-        "--rounds", type=_count, default=BROKER_ROUNDS, help=f"default {BROKER_ROUNDS}"
-    )
+    _add_against(bench, BROKER_ROUNDS)
     bench.add_argument("--cells", type=parse_broker_cells, help=f"some of {FORMS}")
     bench.add_argument(
         "--jobs",
@@ -366,12 +406,8 @@ def _add_bench_broker(bench: argparse.ArgumentParser) -> None:
 
 def _add_bench_ingest(bench: argparse.ArgumentParser) -> None:
     bench.set_defaults(run=bench_ingest)
-    bench.add_argument(
-        "--rounds", type=_count, default=INGEST_ROUNDS, help=f"default {INGEST_ROUNDS}"
-    )
-    bench.add_argument(
-        "--cells", type=parse_ingest_cells, default=INGEST_CELLS, help=f"some of {INGEST_FORMS}"
-    )
+    _add_against(bench, INGEST_ROUNDS)
+    bench.add_argument("--cells", type=parse_ingest_cells, help=f"some of {INGEST_FORMS}")
     bench.add_argument(
         "--seconds", type=float, default=INGEST_RUN_S, help="of a run of single POSTs or lists"
     )
@@ -380,13 +416,10 @@ def _add_bench_ingest(bench: argparse.ArgumentParser) -> None:
 
 def _add_bench_fetch(bench: argparse.ArgumentParser) -> None:
     bench.set_defaults(run=bench_fetch)
-    bench.add_argument(
-        "--rounds", type=_count, default=FETCH_ROUNDS, help=f"default {FETCH_ROUNDS}"
-    )
+    _add_against(bench, FETCH_ROUNDS)
     bench.add_argument(
         "--cells",
         type=parse_fetch_cells,
-        default=FETCH_CELLS,
         help="such as http/keep/20k,https or a beginning of one",
     )
     bench.add_argument(
@@ -398,13 +431,10 @@ def _add_bench_fetch(bench: argparse.ArgumentParser) -> None:
 
 def _add_bench_crawl(bench: argparse.ArgumentParser) -> None:
     bench.set_defaults(run=bench_crawl)
-    bench.add_argument(
-        "--rounds", type=_count, default=CRAWL_ROUNDS, help=f"default {CRAWL_ROUNDS}"
-    )
+    _add_against(bench, CRAWL_ROUNDS)
     bench.add_argument(
         "--cells",
         type=parse_crawl_cells,
-        default=CRAWL_CELLS,
         help="some of plain20,tls138,scaling/1,scaling/2,scaling/3 (scaling: all three)",
     )
     bench.add_argument("--peers", action="store_true", help="Scrapy and Colly with TLS, too")
@@ -486,6 +516,17 @@ def _add_bench_warc(bench: argparse.ArgumentParser) -> None:
         help="of the longest file whose memory is looked at; 0: none (default %(default)s)",
     )
     bench.add_argument("--out", type=Path, default=OUT, help="directory")
+
+
+def _add_against(bench: argparse.ArgumentParser, rounds: int) -> None:
+    bench.add_argument(
+        "--rounds", type=_count, help=f"default {rounds}, against a revision {AGAINST_ROUNDS}"
+    )
+    bench.add_argument(
+        "--against",
+        metavar="REVISION",
+        help="of git: compare this checkout with it instead, in turns",
+    )
 
 
 def _count(text: str) -> int:

@@ -140,6 +140,14 @@ DEFAULT: tuple[BrokerCell, ...] = (
     BacklogCell(100_000),
     BacklogCell(1_000_000),
 )
+# What two revisions are compared by: some minutes of it.
+AGAINST: tuple[BrokerCell, ...] = (
+    PushCell(1, 16),
+    PushCell(100, 16),
+    DrainCell("ours", None, 500),
+    SustainedCell(500),
+    LatencyCell(500),
+)
 FULL: tuple[BrokerCell, ...] = (*DEFAULT, BacklogCell(LARGE_BACKLOG))
 FORMS = (
     "push/BATCH/CLIENTS, drain/CONSUMER/RTT_MS/SLOTS (`direct` for no relay), sustained/SLOTS, "

@@ -97,6 +97,26 @@ def build_rust_peer() -> Path:
     return target / "release" / "peer"
 
 
+def build_node_peer() -> Path:
+    """Install loadtest/peers/node with what it needs and return the script for `node`."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise PeerError("no npm: install Node.js to run the peer of the package faktory-worker")
+    target = CACHE / "node"
+    target.mkdir(parents=True, exist_ok=True)
+    sources = [PEERS / "node" / name for name in ("package.json", "package-lock.json", "main.js")]
+    is_installed = (target / "node_modules").is_dir() and all(
+        (target / source.name).is_file()
+        and (target / source.name).read_bytes() == source.read_bytes()
+        for source in sources[:2]
+    )
+    for source in sources:
+        shutil.copy(source, target)
+    if not is_installed:
+        build_program([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], target)
+    return target / "main.js"
+
+
 def build_program(command: list[str], directory: Path) -> None:
     """Run a compiler; raises PeerError with the last line that it said."""
     print(f"building {directory.relative_to(ROOT)} ...", flush=True)

@@ -96,6 +96,8 @@ def scaling(processes: int) -> CrawlCell:
 
 SCALING = tuple(scaling(processes) for processes in PROCESSES)
 CELLS = (PLAIN, TLS, *SCALING)
+# What two revisions are compared by.
+AGAINST = (PLAIN, TLS)
 # The crawl of `plain20` once more, slowed down by being looked at: only shares count.
 PYTHON_PROFILE = replace(PLAIN, kind="profile", key="profile", title="by Python function")
 NATIVE_PROFILE = replace(PLAIN, kind="perf", key="perf", title="by library and native function")

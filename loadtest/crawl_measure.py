@@ -34,6 +34,7 @@ from loadtest.lab import RunError
 from loadtest.politeness import NS, judge
 from loadtest.synthetic_web import SyntheticWeb
 from loadtest.web_oracle import coverage
+from shared.settings import FetchSettings
 
 PEERS: Mapping[str, Callable[[], PeerCrawler]] = {"scrapy": scrapy, "colly": colly}
 Values = dict[str, float]
@@ -107,6 +108,8 @@ def _our_values(web: SyntheticWeb, cell: CrawlCell, directory: Path) -> Values:
     )
     busy, ready = steady_means(crawled.looks, from_s, until_s)
     counters = crawled.counters
+    most_parsed = FetchSettings().truncate_bytes
+    parsed_bytes = sum(min(size, most_parsed) for size in web.page_sizes())
     return {
         **visited.values(),
         **manners(judge(web.ledger(), delay_s=0.0), coverage(web.perfect_crawl(), web.ledger())),
@@ -114,6 +117,7 @@ def _our_values(web: SyntheticWeb, cell: CrawlCell, directory: Path) -> Values:
         **_role_values(crawled, visited.pages),
         "cpu_s": crawled.used.total_s,
         "pages_per_cpu_s": visited.pages / crawled.used.total_s,
+        "parsed_bytes_per_cpu_s": parsed_bytes / crawled.used.total_s,
         "max_rss_bytes": crawled.peak_rss_bytes,
         "slots_busy": busy,
         "hosts_ready": ready,

@@ -69,7 +69,12 @@ def failed_lines(report: Written[RunType], who: Callable[[RunType], str]) -> lis
 
 
 def write_document(
-    report: Written[AnyRun], directory: Path, name: str, *, markdown: str, picture: str
+    report: Written[AnyRun],
+    directory: Path,
+    name: str,
+    *,
+    markdown: str,
+    picture: str | None = None,
 ) -> None:
     runs: Sequence[Any] = report.runs
     raw = {
@@ -82,4 +87,5 @@ def write_document(
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.json").write_text(json.dumps(raw, indent=1) + "\n")
     (directory / f"{name}.md").write_text(markdown)
-    (directory / f"{name}.svg").write_text(picture)
+    if picture is not None:
+        (directory / f"{name}.svg").write_text(picture)

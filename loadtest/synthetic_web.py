@@ -164,6 +164,11 @@ class SyntheticWeb(HttpServer):
         """Every request that was answered, in the order in which the answers ended."""
         return [Visit(**row) for row in self._rows("ledger")]
 
+    def page_sizes(self) -> list[int]:
+        """The bytes of every page that it gave, without robots.txt."""
+        sizes: list[int] = json.loads(self._ask("sizes"))
+        return sizes
+
     def perfect_crawl(self) -> dict[str, Expected]:
         """Everything that it has, by URL; it is not asked for a page."""
         return {row["url"]: Expected(**row) for row in self._rows("perfect")}

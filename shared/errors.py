@@ -22,6 +22,13 @@ class InvalidUrl(ManyhandsError, ValueError):
     password."""
 
 
+class OverBudget(ManyhandsError):
+    """There is no room for so many bytes now: refuse whoever brings them, he may come again."""
+
+    def __init__(self, size: int, held: int, limit: int) -> None:
+        super().__init__(f"{size} bytes more are too many: {held} of {limit} are held already")
+
+
 class FaktoryError(ManyhandsError):
     """Anything that went wrong between us and a Faktory server."""
 

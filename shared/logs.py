@@ -4,9 +4,11 @@ Every line has timestamp, level, component and event, and the fields that its pr
 libraries log by `logging` looks the same.
 """
 
+import contextlib
 import logging
 import os
 import sys
+from typing import TextIO, cast
 
 import structlog
 
@@ -45,7 +47,7 @@ def configure_logs(level: str, **fixed: str) -> None:
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         # One write for a line: several processes share the file.
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Patient(sys.stderr))),
         cache_logger_on_first_use=True,
     )
     _take_in_libraries(threshold, processors, renderer)
@@ -54,6 +56,30 @@ def configure_logs(level: str, **fixed: str) -> None:
 def get_logger(component: str) -> Logger:
     logger: Logger = structlog.get_logger(component=component)
     return logger
+
+
+class _Patient:
+    """A stream that may be on a full disk: a line that cannot be written must not stop the work
+    that it is about. State: how many are missing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._lost = 0
+
+    def write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+        except OSError:
+            self._lost += 1
+
+    def flush(self) -> None:
+        # Some streams keep what they could not write, and try again each time.
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+            if self._lost:
+                text = f"{self._lost} lines of the log could not be written"
+                self._stream.write(f'{{"event": "{text}"}}\n')
+                self._lost = 0
 
 
 class _FixedFields:

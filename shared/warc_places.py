@@ -43,6 +43,12 @@ class ObjectAt:
     bucket: str
     key: str
 
+    def is_below(self, prefix: "ObjectAt") -> bool:
+        """By whole parts of the key: a/bc is not below a/b."""
+        return self.bucket == prefix.bucket and (
+            prefix.key in ("", self.key) or self.key.startswith(f"{prefix.key}/")
+        )
+
     def __str__(self) -> str:
         return f"s3://{self.bucket}/{self.key}"
 
@@ -63,6 +69,14 @@ def parse_destination(text: str) -> FileAt | ObjectAt:
     place = _parsed(text)
     if isinstance(place, UrlAt):
         raise InvalidPlace("nothing can be written to an HTTP URL: name a directory or s3://…")
+    return place
+
+
+def parse_prefix(text: str) -> ObjectAt:
+    """`s3://bucket`, or `s3://bucket/and/a/prefix`. Raises InvalidPlace."""
+    place = _parsed(text) if text.startswith("s3://") else None
+    if not isinstance(place, ObjectAt):
+        raise InvalidPlace("a bucket or a prefix is wanted: s3://bucket or s3://bucket/prefix")
     return place
 
 

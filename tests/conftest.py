@@ -8,9 +8,17 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
-from devservers import BrokerServer, FaktoryServer, Toxiproxy, missing_for_java
+from devservers import (
+    BrokerServer,
+    FaktoryServer,
+    Toxiproxy,
+    missing_for_debian,
+    missing_for_faketime,
+    missing_for_java,
+)
 from shared.faktory.client import FaktoryClient
 from shared.faktory.handshake import parse_url
 from tests.support.broker_state import BrokerState
@@ -24,6 +32,10 @@ from tests.support.output_servers import (  # noqa: F401  (fixtures)
 from tests.support.raw_client import RawClient
 from tests.support.server_state import ServerState
 from tests.support.worker_process import AnyState, WorkerUnderTest
+
+# How long one example takes says more of the machine than of us.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 # Every kind of character that means something in a URL.
 PASSWORD = "p@ss/w:rd%41?#&é ü"
@@ -50,9 +62,16 @@ def left_out_because() -> dict[str, str]:
         return reasons
     if not shutil.which("cargo"):
         reasons["rust"] = "of the Rust client; not on PATH: cargo"
+    if not shutil.which("npm"):
+        reasons["node"] = "of the Node client; not on PATH: npm"
     missing = missing_for_java()
     if missing:
         reasons["jvm"] = f"of Kafka and Elasticsearch; not on PATH: {', '.join(missing)}"
+    if missing := missing_for_faketime():
+        reasons["faketime"] = f"of a clock that is set; not on PATH: {', '.join(missing)}"
+    missing = missing_for_debian()
+    if missing:
+        reasons["debian"] = f"of Debian's documentation; not on PATH: {', '.join(missing)}"
     return reasons
 
 

@@ -5,6 +5,7 @@ import sys
 
 from shared.errors import ManyhandsError
 from shared.logs import configure_logs
+from shared.private_files import keep_files_private
 from shared.settings.loading import load
 from worker.command_line import make_parser
 from worker.config_command import config_text
@@ -14,6 +15,7 @@ from worker.supervision.service import run_service
 
 
 def main() -> int:
+    keep_files_private()
     arguments = make_parser().parse_args()
     try:
         loaded = load(SECTIONS, arguments)

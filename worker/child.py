@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 import uvloop
@@ -17,6 +17,7 @@ from shared.settings import Settings
 from worker import exits
 from worker import settings as worker_settings
 from worker.fork_safety import leave_the_parent
+from worker.held_jobs import HeldJobs
 from worker.process import THREAD_NAME, WorkerProcess, load_handlers
 from worker.stages import ProcessGroup
 
@@ -27,14 +28,15 @@ LAST_CANCEL_S = 0.5
 
 @dataclass(slots=True, frozen=True)
 class ChildSpec:
-    """One child: which of its group it is, how often it was started anew, and its share of the
-    service's connections."""
+    """One child: which of its group it is, how often it was started anew, its share of the
+    service's connections, and where it keeps what is put back for it if it dies."""
 
     group: ProcessGroup
     number: int
     incarnation: int
     connections: int
     settings: Settings
+    held: HeldJobs = field(default_factory=HeldJobs)
 
     @property
     def process_type(self) -> str:
@@ -76,7 +78,7 @@ def _run(spec: ChildSpec, parent: Connection) -> int:
 
 
 async def _work(spec: ChildSpec, parent: Connection) -> int:
-    process = WorkerProcess(spec.settings, spec.group, spec.connections, parent)
+    process = WorkerProcess(spec.settings, spec.group, spec.connections, parent, spec.held)
     is_clean = await process.run()
     exit_code = exits.STOPPED_BY_SERVER if process.is_stopped_by_server else exits.CLEAN
     if not is_clean:

@@ -6,15 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 
+from shared.masking import masked_url
 from shared.settings import StageSettings
 from shared.settings.loading import Loaded
 from shared.settings.names import STAGES, Key, Setting, settings_of
 from shared.settings.options import add_settings
 from worker.settings import SECTIONS
 
-MASK = "********"
-# Up to the last @, so that nothing is shown of a password with characters that need escaping.
-_USER_AND_PASSWORD = re.compile(r"^(\w[\w+.-]*://)?.*@", re.DOTALL)
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w.-]*")
 
 
@@ -59,12 +57,10 @@ def _entries(loaded: Loaded) -> Iterator[tuple[int, Key, str | None]]:
 
 def _shown(setting: Setting, value: object) -> str:
     if setting.holds_password:
-        value = [_masked(url) for url in value] if isinstance(value, tuple) else _masked(value)
+        urls = value if isinstance(value, tuple) else (value,)
+        masked = [masked_url(str(url)) for url in urls]
+        value = masked if isinstance(value, tuple) else masked[0]
     return _yaml(value)
-
-
-def _masked(url: object) -> str:
-    return _USER_AND_PASSWORD.sub(rf"\1{MASK}@", str(url))
 
 
 def _name(text: str) -> str:

@@ -1,10 +1,12 @@
 """Jobs in hand: starts each in its slot, ends the overdue ones, and empties the hands on a stop."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 
 from worker.delivery import Delivery
 from worker.execution import Execution
+from worker.held_jobs import HeldJobs
 from worker.outcomes import PUT_BACK
 from worker.source import Source
 
@@ -19,12 +21,22 @@ class Consumer:
     """State: the deliveries in hand by identity, those held back since a stop began, and those
     that are being put back before they were started."""
 
-    def __init__(self, source: Source, execution: Execution) -> None:
+    def __init__(
+        self,
+        source: Source,
+        execution: Execution,
+        *,
+        slots: int = 1,
+        held: HeldJobs | None = None,
+    ) -> None:
         self.in_hand: dict[str, Delivery] = {}
         self.copies_seen = 0
         self._loop = asyncio.get_running_loop()
         self._source = source
         self._execution = execution
+        self._held_jobs = held
+        # By how many processes ended with them: the more, the fewer others they may take along.
+        self._rooms = (asyncio.Semaphore(math.isqrt(slots)), asyncio.Semaphore(1))
         self._held: list[Delivery] = []
         self._is_stopping = False
         self._returns: set[asyncio.Task[None]] = set()
@@ -37,16 +49,17 @@ class Consumer:
         if first is not None and not first.is_settled:
             self._attach_copy(first, delivery)
         elif self._is_stopping:
+            self._hold(delivery, is_started=False)
             self._held.append(delivery)
         elif delivery.deadline - self._loop.time() < LEAST_TIME_S:
             self._put_back_soon(delivery)
         else:
             self.in_hand[delivery.id] = delivery
             self._empty.clear()
+            self._hold(delivery, is_started=not delivery.deaths)
+            run = self._run_suspect if delivery.deaths else self._execution.run_one
             # Directly, with a name: the loop's own way formats a new name for each.
-            delivery.task = asyncio.Task(
-                self._execution.run_one(delivery, self._ended), loop=self._loop, name="job"
-            )
+            delivery.task = asyncio.Task(run(delivery, self._ended), loop=self._loop, name="job")
 
     async def watch_deadlines(self) -> None:
         """Cancel what runs into the end of its reservation. One look a second at all of them is
@@ -73,6 +86,8 @@ class Consumer:
         await asyncio.gather(*(self._execution.settle(d, PUT_BACK, 0.0) for d in stuck))
         held, self._held = self._held, []
         await self._source.put_back(held)
+        for delivery in held:
+            self._let_go(delivery)
         await asyncio.gather(*settling, *self._returns)
 
     def stop_now(self) -> None:
@@ -95,6 +110,34 @@ class Consumer:
         self._source.job_ended(delivery)
         if not self.in_hand:
             self._empty.set()
+
+    async def _run_suspect(self, delivery: Delivery, on_ended: Callable[[Delivery], None]) -> None:
+        """A process ended while it had this job, so it may have been this one. Few of those run at
+        a time, and one that has seen it twice beside no other: so those that did nothing come to
+        their end, and the one that did it is found."""
+        room = self._rooms[min(delivery.deaths, len(self._rooms)) - 1]
+        try:
+            await room.acquire()
+        except asyncio.CancelledError:
+            try:
+                await self._execution.settle(delivery, PUT_BACK, 0.0)
+            finally:
+                on_ended(delivery)
+            return
+        try:
+            if delivery.held_as and self._held_jobs is not None:
+                self._held_jobs.start(delivery.held_as)
+            await self._execution.run_one(delivery, on_ended)
+        finally:
+            room.release()
+
+    def _hold(self, delivery: Delivery, *, is_started: bool) -> None:
+        if delivery.is_once and self._held_jobs is not None:
+            delivery.held_as = self._held_jobs.add(delivery.payload, is_started=is_started)
+
+    def _let_go(self, delivery: Delivery) -> None:
+        if delivery.held_as and self._held_jobs is not None:
+            self._held_jobs.remove(delivery.held_as)
 
     def _attach_copy(self, first: Delivery, copy: Delivery) -> None:
         """The same job twice, by a repeated push or an expired reservation: run once; the copy is

@@ -19,11 +19,12 @@ class JobContext:
     """One job's view of the worker. Records and children are collected here, and made durable
     and queued by run_one after the handler has returned, in this order, before the ACK."""
 
-    __slots__ = ("_delivery", "_sinks", "children", "records")
+    __slots__ = ("_delivery", "_kept", "_sinks", "children", "records")
 
     def __init__(self, delivery: Delivery, sinks: RecordTaker | None) -> None:
         self._delivery = delivery
         self._sinks = sinks
+        self._kept: object = None
         self.children: list[Job] = []
         self.records: list[Record] = []
 
@@ -53,6 +54,18 @@ class JobContext:
         return self._delivery.deadline
 
     @property
+    def fields(self) -> dict[str, Any]:
+        """The job as the server sent it, with every field that its producer gave it; a copy, made
+        at each call."""
+        return self._delivery.fields()
+
+    @property
+    def custom(self) -> dict[str, Any]:
+        """What the producer has put beside the arguments; empty when there is nothing."""
+        custom = self.fields.get("custom")
+        return custom if isinstance(custom, dict) else {}
+
+    @property
     def log(self) -> Logger:
         return get_logger("job").bind(id=self.id, jobtype=self._delivery.jobtype)
 
@@ -63,6 +76,10 @@ class JobContext:
     def push(self, *children: Job) -> None:
         """Queue these jobs if, and only if, this one succeeds."""
         self.children.extend(children)
+
+    def keep(self, held: object) -> None:
+        """Let it live until records and children are where they belong."""
+        self._kept = held
 
     def emit(self, record: Any) -> None:
         """Hand a record to the worker's sinks; the job is not acknowledged before they have it."""

@@ -1,6 +1,7 @@
 """The life of a job in hand, in one function: `run_one`."""
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
@@ -11,6 +12,7 @@ from shared.jobs import utc_now
 from shared.logs import get_logger
 from worker.context import JobContext, RecordTaker
 from worker.delivery import Delivery
+from worker.held_jobs import HeldJobs
 from worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
 from worker.records import Record
 from worker.registry import Handler, Registry
@@ -53,6 +55,7 @@ class Execution:
         middleware: Sequence[Middleware],
         threads: Executor,
         sinks: Records | None = None,
+        held: HeldJobs | None = None,
     ) -> None:
         # Kept: asking for the running loop costs a system call each time (CPython 3.11).
         self._loop = asyncio.get_running_loop()
@@ -61,6 +64,7 @@ class Execution:
         self._middleware = middleware
         self._threads = threads
         self._sinks = sinks
+        self._held = held
         self._too_new: set[str] = set()
         self._log = get_logger("execution")
 
@@ -88,15 +92,12 @@ class Execution:
                     await self._run_in_thread(handler, arguments)
                 if context is not None:
                     await self._keep_results(delivery, context)
-        except (Retry, Defer, Drop, Dead) as raised:
-            outcome = raised
-        except asyncio.CancelledError as cancelled:
-            outcome = _why_cancelled(delivery, cancelled)
-        except GeneratorExit:
-            raise  # the loop is gone, and with it every way to report anything
         except BaseException as error:
-            outcome = PUT_BACK if isinstance(error, SinkDown) else Failed.from_exception(error)
+            # All of them: a handler may raise whatever there is.
+            outcome = self._outcome_of(delivery, error)
         try:
+            if delivery.task is not None and delivery.task.cancelling():
+                await _let_cancellation_pass()
             await self.settle(delivery, outcome, self._loop.time() - started_at)
         finally:
             on_ended(delivery)
@@ -108,12 +109,25 @@ class Execution:
         delivery.is_settled = True
         try:
             await self._source.settle(delivery, outcome)
-        except Exception as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
             # It cannot be queued again as asked for; a FAIL always can be sent.
             outcome = Failed.from_exception(error)
             await self._source.settle(delivery, outcome)
+        if delivery.held_as and self._held is not None:
+            self._held.remove(delivery.held_as)
         for middleware in self._middleware:
             middleware.job_ended(delivery, outcome, took_s)
+
+    def _outcome_of(self, delivery: Delivery, error: BaseException) -> Outcome:
+        if isinstance(error, Retry | Defer | Drop | Dead):
+            return error
+        if isinstance(error, asyncio.CancelledError):
+            return _why_cancelled(delivery, error)
+        if isinstance(error, GeneratorExit) and not self._loop.is_running():
+            raise error  # the loop is gone, and with it every way to report anything
+        return PUT_BACK if isinstance(error, SinkDown) else Failed.from_exception(error)
 
     def _leave_to_a_newer_one(self, delivery: Delivery, handler: Handler) -> Defer:
         if delivery.jobtype not in self._too_new:
@@ -155,6 +169,12 @@ def _call(function: Callable[..., Any], arguments: list[Any]) -> Any:
     except StopIteration as error:
         # A future cannot carry it, and would never end.
         raise RuntimeError("the handler raised StopIteration") from error
+
+
+async def _let_cancellation_pass() -> None:
+    """A handler may cancel its own task and return: its job must be settled all the same."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.sleep(0)
 
 
 def _why_cancelled(delivery: Delivery, cancelled: asyncio.CancelledError) -> Outcome:

@@ -205,6 +205,10 @@ def lag_family(lag: Lag) -> Family:
 
 
 def open_descriptors() -> int:
-    with os.scandir("/dev/fd") as entries:
-        # Without the one that reads the directory.
-        return sum(1 for _ in entries) - 1
+    try:
+        with os.scandir("/dev/fd") as entries:
+            # Without the one that reads the directory.
+            return sum(1 for _ in entries) - 1
+    except OSError:
+        # There is none left to read it with: all are open.
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -139,7 +139,9 @@ class Heartbeat(threading.Thread):
 
 
 def resident_kb() -> int:
-    statm = Path("/proc/self/statm")
-    if statm.exists():
-        return int(statm.read_text().split()[1]) * resource.getpagesize() // 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        # Not Linux, or no file can be opened any more: then what it was at most.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return pages * resource.getpagesize() // 1024

@@ -8,6 +8,7 @@ from itertools import compress
 from resiliparse.parse.html import DOMNode, HTMLTree
 from resiliparse.parse.lang import detect_fast
 
+from shared.crawl.cuts import Cut
 from shared.errors import InvalidUrl
 from shared.urls import Links, Url, resolve_reference
 from worker.charset import decode
@@ -18,8 +19,9 @@ from worker.html_guard import tamed
 MAX_LINKS = 1000
 # Heritrix's limit; pages with more are lists made by programs.
 MAX_CRAWLED_LINKS = 6000
-# Looked at for links, of which many may be the same or none that can be fetched.
-MAX_ANCHORS = 20_000
+# Looked at for links, of which many may be the same or none that can be fetched: an index of 2 MB
+# has 20,000.
+MAX_ANCHORS = 50_000
 MAX_TITLE_LENGTH = 1000
 MAX_DIRECTIVES_LENGTH = 500
 # A guess from less is worth nothing, and from more no better.
@@ -36,13 +38,14 @@ _NO_DIRECTIVES = RobotsDirectives(nofollow=False, noindex=False)
 class Extract:
     """What a page says. `links` are canonical URLs in their order, each once; `nofollow` are those
     of them that every one of their links marks as not to be followed. `language` is a code of two
-    or three letters."""
+    or three letters. `cuts` is why there may be more in the page than this."""
 
     title: str | None
     links: list[str]
     nofollow: frozenset[str] = frozenset()
     language: str | None = None
     robots: RobotsDirectives = _NO_DIRECTIVES
+    cuts: tuple[Cut, ...] = ()
 
 
 def is_html(content_type: str) -> bool:
@@ -51,16 +54,23 @@ def is_html(content_type: str) -> bool:
 
 
 def extract(body: bytes, content_type: str, page_url: Url, max_links: int = MAX_LINKS) -> Extract:
-    tree = HTMLTree.parse(tamed(decode(body, content_type)))
+    text, is_cut = tamed(decode(body, content_type))
+    tree = HTMLTree.parse(text)
     anchors, bases, metas = _nodes(tree)
-    links, nofollow = _links(anchors, _base(bases, page_url), max_links)
+    links, nofollow, has_more = _links(anchors, _base(bases, page_url), max_links)
     return Extract(
         title=" ".join(tree.title.split())[:MAX_TITLE_LENGTH] or None,
         links=links,
         nofollow=nofollow,
         language=_language(tree),
         robots=_robots(metas),
+        cuts=_cuts(is_nested=is_cut, has_more_links=has_more) if is_cut or has_more else (),
     )
+
+
+def _cuts(*, is_nested: bool, has_more_links: bool) -> tuple[Cut, ...]:
+    said = ((Cut.NESTING, is_nested), (Cut.LINK_LIMIT, has_more_links))
+    return tuple(cut for cut, is_so in said if is_so)
 
 
 def _nodes(tree: HTMLTree) -> tuple[list[DOMNode], list[DOMNode], list[DOMNode]]:
@@ -74,7 +84,8 @@ def _nodes(tree: HTMLTree) -> tuple[list[DOMNode], list[DOMNode], list[DOMNode]]
     for node in tree.document.query_selector_all("[href], meta"):
         tag = node.tag
         if tag == "a" or tag == "area":
-            if len(anchors) < MAX_ANCHORS:
+            # One more says that there are more.
+            if len(anchors) <= MAX_ANCHORS:
                 anchors.append(node)
         elif tag == "meta":
             metas.append(node)
@@ -91,21 +102,26 @@ def _base(bases: list[DOMNode], page_url: Url) -> Url:
     return page_url
 
 
-def _links(anchors: list[DOMNode], base: Url, max_links: int) -> tuple[list[str], frozenset[str]]:
+def _links(
+    anchors: list[DOMNode], base: Url, max_links: int
+) -> tuple[list[str], frozenset[str], bool]:
+    """Links, those not to be followed, and whether there are more than were looked at."""
     # Link → whether nothing but nofollow was seen of it.
     found: dict[str, bool] = {}
+    has_more = len(anchors) > MAX_ANCHORS
     resolve = Links(base).resolve
-    for node in anchors:
+    for node in anchors[:MAX_ANCHORS]:
         try:
             link = resolve(node.getattr("href"))
         except InvalidUrl:
             continue
+        if link not in found and len(found) == max_links:
+            has_more = True
+            break
         rel = node.getattr("rel")
         is_nofollow = rel is not None and "nofollow" in rel.lower().split()
         found[link] = is_nofollow and found.get(link, True)
-        if len(found) == max_links:
-            break
-    return list(found), frozenset(compress(found, found.values()))
+    return list(found), frozenset(compress(found, found.values())), has_more
 
 
 def _robots(metas: list[DOMNode]) -> RobotsDirectives:

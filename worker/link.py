@@ -59,6 +59,8 @@ class Turn(msgspec.Struct, frozen=True, tag=True):
     stages: list[StageTurn]
     # By queue, for the queues that its stages feed.
     pushed: dict[str, Pushed] = {}
+    # It can open neither a file nor a connection: all that it may have are open.
+    is_out_of_files: bool = False
 
 
 class Sample(msgspec.Struct, frozen=True):

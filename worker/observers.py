@@ -1,8 +1,11 @@
-"""The middleware that comes with the worker: one for logs, one for figures."""
+"""The middleware that comes with the worker: two for logs, one for figures."""
 
+import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from shared.logs import get_logger
 from worker.delivery import Delivery
@@ -32,6 +35,8 @@ OUTCOME_NAMES: dict[type, str] = {
 MOST_JOBTYPES = 200
 LONGEST_JOBTYPE = 100
 OTHER_JOBTYPES = "(other)"
+FAILURE_TOLD_EVERY_S = 5.0
+LONGEST_MESSAGE = 500
 
 
 class JobLog:
@@ -55,6 +60,44 @@ class JobLog:
             )
         else:
             self._log.debug("ended", id=delivery.id, outcome=type(outcome).__name__, took_s=took_s)
+
+
+class FailureLog:
+    """A line for a job that failed, at most one in so many seconds for each type of error: what
+    fails by the thousand must be seen, and must not fill the disk. Never the arguments. State: of
+    each error when it was told, and how often it was not since then."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        self._log = get_logger("job")
+
+    def job_started(self, delivery: Delivery) -> None:
+        """Nothing has failed yet."""
+
+    def job_ended(self, delivery: Delivery, outcome: Outcome, took_s: float) -> None:
+        if isinstance(outcome, Failed):
+            self._failed(delivery, outcome, took_s)
+
+    def _failed(self, delivery: Delivery, failed: Failed, took_s: float) -> None:
+        error = (delivery.jobtype[:LONGEST_JOBTYPE], failed.error_type)
+        now = self._clock()
+        told_at, untold = self._told.get(error, (-inf, 0))
+        if now - told_at < FAILURE_TOLD_EVERY_S:
+            self._told[error] = told_at, untold + 1
+            return
+        if len(self._told) >= MOST_JOBTYPES:
+            self._told.clear()
+        self._told[error] = now, 0
+        self._log.warning(
+            "a job failed",
+            jobtype=error[0],
+            jid=delivery.jid,
+            error=failed.error_type,
+            message=failed.message[:LONGEST_MESSAGE],
+            took_s=round(took_s, 3),
+            **({"more_like_it": untold} if untold else {}),
+        )
 
 
 @dataclass(slots=True)

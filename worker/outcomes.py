@@ -61,20 +61,25 @@ class Failed:
 
     @classmethod
     def from_exception(cls, error: BaseException) -> Self:
-        # The innermost frames tell the cause; the server takes so many lines and no more.
-        lines = [
-            line
-            for chunk in traceback.format_exception(error)
-            for line in chunk.rstrip("\n").split("\n")
-        ]
-        return cls(type(error).__name__, _text(error), tuple(lines[-MAX_BACKTRACE_LINES:]))
+        return cls(type(error).__name__, _text(error), _backtrace(error))
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as second:
+    except BaseException as second:
         return f"(its text cannot be shown: {type(second).__name__})"
+
+
+def _backtrace(error: BaseException) -> tuple[str, ...]:
+    """The innermost frames tell the cause; the server takes so many lines and no more."""
+    try:
+        chunks = traceback.format_exception(error)
+    except BaseException as second:
+        # What a handler raises may have been made by anybody.
+        return (f"(its backtrace cannot be shown: {type(second).__name__})",)
+    lines = [line for chunk in chunks for line in chunk.rstrip("\n").split("\n")]
+    return tuple(lines[-MAX_BACKTRACE_LINES:])
 
 
 Outcome = Done | PutBack | Failed | Retry | Defer | Drop | Dead

@@ -5,9 +5,12 @@ result is answered → close the lanes → end the heartbeat → close what hand
 """
 
 import asyncio
+import errno
 import importlib
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
@@ -25,6 +28,7 @@ from worker.faktory_source import FaktorySource
 from worker.figures import ProcessFigures
 from worker.fork_safety import AT_ONCE
 from worker.heartbeat import Heartbeat, HeartbeatEvents
+from worker.held_jobs import HeldJobs
 from worker.link import (
     FIGURES_S,
     TURN_S,
@@ -36,7 +40,8 @@ from worker.link import (
     Turn,
 )
 from worker.loop_lag import LoopLag
-from worker.observers import JobFigures, JobLog
+from worker.observers import FailureLog, JobFigures, JobLog
+from worker.outcomes import Failed
 from worker.queues import QueueOrder
 from worker.registry import REGISTRY
 from worker.resources import RESOURCES
@@ -52,13 +57,19 @@ THREAD_NAME = "handler"
 # Kept of the shutdown time-out for putting back and for the last answers.
 REPORTING_TIME_S = 4.0
 READY_LOOK_S = 0.05
+STDERR = 2
 
 
 class WorkerProcess:
     """The composition root. State: the parts, and how far the stop has come."""
 
     def __init__(
-        self, settings: Settings, group: ProcessGroup, connections: int, parent: Connection
+        self,
+        settings: Settings,
+        group: ProcessGroup,
+        connections: int,
+        parent: Connection,
+        held: HeldJobs,
     ) -> None:
         self._settings = settings.worker
         self._loop = asyncio.get_running_loop()
@@ -79,12 +90,12 @@ class WorkerProcess:
         self._threads = ThreadPoolExecutor(
             min(group.slots, MOST_THREADS), thread_name_prefix=THREAD_NAME
         )
-        middleware: list[Middleware] = [self._jobs]
+        middleware: list[Middleware] = [self._jobs, FailureLog()]
         if settings.worker.log_level.lower() == "debug":
             middleware.append(JobLog())
         self._sinks = Sinks(make_sinks(settings.sinks.urls, _kinds_of(stages)), settings.sinks)
-        execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sinks)
-        self.consumer = Consumer(self.source, execution)
+        execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sinks, held)
+        self.consumer = Consumer(self.source, execution, slots=group.slots, held=held)
         self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
         self._services = {
             stage: self._make_service(settings, stage)
@@ -308,6 +319,7 @@ class WorkerProcess:
                 for stage in self.source.stages
             ],
             pushed=self.source.pushed,
+            is_out_of_files=is_out_of_files(),
         )
 
     async def _tell_figures(self) -> None:
@@ -324,6 +336,15 @@ def _kinds_of(stages: Sequence[Stage]) -> frozenset[type]:
     return EMITTED | CAPTURED if names & FETCHING_STAGES or DEFAULT_GROUP in names else EMITTED
 
 
+def is_out_of_files() -> bool:
+    """Whether the system refuses this process another open file, or connection."""
+    try:
+        os.close(os.dup(STDERR))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
+
+
 def load_handlers(modules: str) -> None:
     """Import what WORKER_HANDLERS names, so that its `@job`s register."""
     # `python -m` puts the current directory first; a console script would not.
@@ -332,10 +353,26 @@ def load_handlers(modules: str) -> None:
     for name in filter(None, (name.strip() for name in modules.split(","))):
         try:
             importlib.import_module(name)
+        except ConfigError as error:
+            raise ConfigError(f"WORKER_HANDLERS: {name}: {error}") from error
         except ImportError as error:
             raise ConfigError(f"WORKER_HANDLERS: cannot import {name}: {error}") from error
+        except BaseException as error:
+            raise ConfigError(
+                f"WORKER_HANDLERS: cannot import {name}: {_import_failure(error)}"
+            ) from error
     if not REGISTRY.handlers:
         raise ConfigError(f"WORKER_HANDLERS={modules} registers no job type")
+
+
+def _import_failure(error: BaseException) -> str:
+    """What a module does when it is imported can fail in any way; one line says how, and where."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError):
+        where = ""  # its text has it
+    failed = Failed.from_exception(error)
+    return " ".join(f"{failed.error_type}: {failed.message}{where}".split())
 
 
 def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -60,7 +60,7 @@ class Settlement:
     async def push(self, jobs: Sequence[Job]) -> None:
         for start in range(0, len(jobs), MAX_BULK_JOBS):
             batch = jobs[start : start + MAX_BULK_JOBS]
-            _raise_if_refused(await repeat(partial(self._verbs.push_bulk, batch)))
+            raise_if_refused(await repeat(partial(self._verbs.push_bulk, batch)))
 
     async def _queue_again(self, delivery: Delivery, outcome: Retry | Defer | PutBack) -> None:
         copy = fresh_copy(delivery, outcome)
@@ -69,7 +69,7 @@ class Settlement:
             self._fail(delivery, Failed("Retry", str(outcome)))
             return
         try:
-            _raise_if_refused(await repeat(partial(self._verbs.push_encoded, [copy])))
+            raise_if_refused(await repeat(partial(self._verbs.push_encoded, [copy])))
         except ServerError as error:
             self._fail(delivery, Failed.from_exception(error))
         else:
@@ -100,7 +100,7 @@ async def repeat(attempt: Callable[[], Awaitable[Answer]]) -> Answer:
             await asyncio.sleep(REPEAT_AFTER_S)
 
 
-def _raise_if_refused(refused: dict[str, str]) -> None:
+def raise_if_refused(refused: dict[str, str]) -> None:
     if refused:
         jid, reason = next(iter(refused.items()))
         raise ServerError("ERR", f"{len(refused)} jobs were refused, {jid}: {reason}")

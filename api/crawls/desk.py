@@ -4,11 +4,9 @@ Several processes of the service, and the workers, use the same store at the sam
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
-from pathlib import Path
 
 from api.crawls import views
 from api.crawls.census import Census
@@ -35,10 +33,21 @@ from api.crawls.rates import Rates
 from api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
 from api.crawls.store import CrawlStore, Readers, open_store
 from api.problems import Problem, unprocessable
+from shared.crawl.patience import patience_s
 from shared.crawl.states import CrawlState, UrlState
 from shared.errors import InvalidUrl
+from shared.http.limits import PAGE_BYTES
 from shared.settings import CrawlSettings
-from shared.state.model import Crawl, CrawlEnds, DomainRule, KeyConflict, Layout, UrlRow
+from shared.state import clock
+from shared.state.model import (
+    Crawl,
+    CrawlEnds,
+    DomainRule,
+    KeyConflict,
+    Layout,
+    StoredOrigin,
+    UrlRow,
+)
 from shared.state.protocol import ControlStore
 from shared.urls import parse_host, registrable_domain, shard_of_domain
 
@@ -48,9 +57,10 @@ MAX_NOTES = 20
 class CrawlDesk:
     """State: the last looks at the crawls' counters, and the count of those that ended."""
 
-    def __init__(self, store: CrawlStore, files: Path | None) -> None:
+    def __init__(self, store: CrawlStore, settings: CrawlSettings) -> None:
         self._store = store
-        self._files = files
+        self._settings = settings
+        self._files = settings.files
         self._rates = Rates()
         self._census = Census()
 
@@ -69,7 +79,7 @@ class CrawlDesk:
 
         def create(control: ControlStore) -> tuple[Crawl, bool]:
             crawl, is_new = control.create_crawl(
-                spec, time.time(), idempotency_key, request.fingerprint()
+                spec, clock.now(), idempotency_key, request.fingerprint()
             )
             if crawl.has_all_seeds or crawl.state is not CrawlState.STARTING:
                 return crawl, is_new
@@ -142,25 +152,48 @@ class CrawlDesk:
 
     async def page(self, after: str | None, limit: int, state: CrawlState | None) -> CrawlPage:
         after_id = read_cursor(after, 1)[0] if after else 0
-        found = await self._store.control(lambda control: control.crawls(after_id, limit, state))
+
+        def read(control: ControlStore) -> tuple[list[Crawl], bool]:
+            found = control.crawls(after_id, limit, state, max_bytes=PAGE_BYTES)
+            if len(found) == limit or not found:
+                return found, bool(found)
+            return found, bool(control.crawls(found[-1].id, 1, state, max_bytes=0))
+
+        found, has_more = await self._store.control(read)
         return CrawlPage(
             crawls=[views.summary(crawl) for crawl in found],
-            next=cursor(found[-1].id) if len(found) == limit else None,
+            next=cursor(found[-1].id) if has_more else None,
         )
 
     async def view(self, crawl: int) -> CrawlView:
         told = await self._store.control(lambda control: self._told(control, crawl))
-        counters = await self._counters(crawl)
-        now = asyncio.get_running_loop().time()
         is_live = not told.crawl.state.is_final
+        counters = await self._counters(crawl)
+        waiting = await self._put_off(crawl) if is_live and counters["queued"] else []
+        now = asyncio.get_running_loop().time()
         pages_per_s = self._rates.look(crawl, counters["pages"], now) if is_live else None
-        return views.view(told, counters, pages_per_s, time.time())
+        return views.view(told, counters, waiting, pages_per_s, clock.now())
+
+    async def _put_off(self, crawl: int) -> list[StoredOrigin]:
+        return await self._store.shards(
+            lambda readers, layout: [
+                origin
+                for _, reader in readers.each(layout)
+                for origin in reader.put_off_of(crawl, clock.now(), views.MAX_PUT_OFF)
+            ]
+        )
 
     def _told(self, control: ControlStore, crawl: int) -> views.Told:
         layout = self._store.layout(control)
         members = control.members()
+        found = control.crawl(crawl)
         return views.Told(
-            crawl=control.crawl(crawl),
+            crawl=found,
+            patience_s=patience_s(
+                found.spec,
+                limited_s=self._settings.limited_patience_s,
+                unlimited_s=self._settings.patience_s,
+            ),
             members=len(members),
             figures=figures_of(members),
             owned_shards=sum(
@@ -207,6 +240,9 @@ class CrawlDesk:
         )
         return ErrorList(errors=views.errors(groups))
 
+    async def damaged_shards(self) -> list[str]:
+        return await self._store.damaged_shards()
+
     async def states(self) -> dict[CrawlState, int]:
         return await self._store.control(self._census.count)
 
@@ -214,7 +250,7 @@ class CrawlDesk:
 
     async def change(self, crawl: int, action: CrawlAction) -> CrawlChange:
         changed = await self._store.control(
-            lambda control: carry_out(control, crawl, action, time.time())
+            lambda control: carry_out(control, crawl, action, clock.now())
         )
         return views.change(changed, await self._counters(crawl))
 
@@ -249,7 +285,7 @@ class CrawlDesk:
             )
         )
         rules = await self._store.control(lambda control: control.rules())
-        return DomainList(domains=views.domains(stored, rules, limit, time.time()))
+        return DomainList(domains=views.domains(stored, rules, limit, clock.now()))
 
     async def _require(self, crawl: int) -> None:
         await self._store.control(lambda control: control.crawl(crawl))
@@ -259,7 +295,7 @@ async def open_desk(settings: CrawlSettings) -> CrawlDesk | None:
     """None without CRAWL_STATE. Raises StateError."""
     if settings.state is None:
         return None
-    return CrawlDesk(await open_store(settings.state, settings.shards), settings.files)
+    return CrawlDesk(await open_store(settings.state, settings.shards), settings)
 
 
 def domain_name(text: str) -> str:

@@ -4,6 +4,7 @@ that they are there and, where they are rules, that they can be read."""
 from pathlib import Path
 
 from api.problems import Problem, unprocessable
+from shared.contained import Outside, path_below
 from shared.crawl.exclusions import Exclusions
 from shared.crawl.scope import Scope
 from shared.crawl.spec import CrawlSpec
@@ -31,14 +32,24 @@ def _read_exclusions(directory: Path | None, name: str | None) -> Exclusions:
     try:
         with path.open(encoding="utf-8") as lines:
             return Exclusions.parse(lines)
-    except (OSError, ValueError) as error:
-        raise unprocessable(f"exclusions_file: {name}: {error}", field="exclusions_file") from None
+    except OSError as error:
+        raise unprocessable(
+            f"exclusions_file: {name}: {error.strerror}", field="exclusions_file"
+        ) from None
+    except ValueError as error:
+        why = "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)
+        raise unprocessable(f"exclusions_file: {name}: {why}", field="exclusions_file") from None
 
 
 def _existing(directory: Path | None, name: str, field: str) -> Path:
     if directory is None:
         raise unprocessable(f"{field}: CRAWL_FILES is not set", field=field)
-    path = directory / name
+    try:
+        path = path_below(directory, name)
+    except Outside as error:
+        raise unprocessable(
+            f"{field}: the file {name!r} of CRAWL_FILES {error}", field=field
+        ) from None
     if not path.is_file():
         raise _missing(name, field)
     return path

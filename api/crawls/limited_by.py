@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from shared.crawl.states import CrawlState
 from shared.state.model import Crawl, Member
@@ -39,6 +40,19 @@ def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
 
 
 @dataclass(slots=True, frozen=True)
+class PutOff:
+    """A host that is left alone. Times are wall-clock seconds."""
+
+    origin: str
+    reason: str
+    # URLs that wait there, of all crawls.
+    queued: int
+    # When it is tried again, and when its URLs fail if that is in vain.
+    ready_at: float
+    given_up_at: float
+
+
+@dataclass(slots=True, frozen=True)
 class Situation:
     """`counters` are summed over the shards."""
 
@@ -49,6 +63,8 @@ class Situation:
     seeds_waiting: int
     # None: nobody has said.
     figures: OwnerFigures | None = None
+    # The first of them are those that are tried first.
+    put_off: Sequence[PutOff] = ()
 
     @property
     def in_flight(self) -> int:
@@ -96,6 +112,30 @@ def _stopping(situation: Situation) -> str:
 
 
 def _running(crawl: Crawl, situation: Situation) -> str:
+    counters = situation.counters
+    if not situation.put_off or not situation.members:
+        return _but_for_hosts(crawl, situation)
+    hosts = _hosts_put_off(situation.put_off)
+    waiting = sum(host.queued for host in situation.put_off)
+    if waiting >= counters["queued"] and not counters["claimed"] + counters["parsing"]:
+        return hosts
+    return f"{_but_for_hosts(crawl, situation)}; {hosts}"
+
+
+def _hosts_put_off(hosts: Sequence[PutOff]) -> str:
+    first = hosts[0]
+    more = f" and {len(hosts) - 1} hosts more" if len(hosts) > 1 else ""
+    return (
+        f"host put off: {first.origin} ({first.reason}){more}, tried again at "
+        f"{_clock(first.ready_at)}, given up at {_clock(first.given_up_at)} at the latest"
+    )
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S UTC")
+
+
+def _but_for_hosts(crawl: Crawl, situation: Situation) -> str:
     if not situation.members:
         return NO_WORKER
     most = crawl.spec.limits.pages

@@ -4,9 +4,9 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from shared.crawl.spec import CrawlSpec
+from shared.crawl.spec import MAX_LABELS, CrawlSpec
 from shared.crawl.states import CrawlState
 
 # More of them are sent as lines.
@@ -26,6 +26,18 @@ UrlStateName = Literal[
     "skipped",
     "cancelled",
 ]
+# Of all names and values together, in UTF-8: every listing shows them.
+MAX_LABEL_BYTES = 4096
+
+
+def _are_labels(labels: dict[str, str]) -> dict[str, str]:
+    size = sum(len(text.encode()) for label in labels.items() for text in label)
+    if size > MAX_LABEL_BYTES:
+        raise ValueError(f"labels have {MAX_LABEL_BYTES} bytes together at most, not {size}")
+    return labels
+
+
+Labels = Annotated[dict[str, str], Field(max_length=MAX_LABELS), AfterValidator(_are_labels)]
 Seeds = Annotated[tuple[str, ...], Field(max_length=MAX_SEEDS)]
 
 
@@ -44,6 +56,9 @@ class CrawlRequest(CrawlSpec):
         }
     )
 
+    labels: Labels = Field(
+        default={}, description=f"names and values, {MAX_LABEL_BYTES} bytes together at most"
+    )
     seeds: Seeds = ()
     more_seeds: bool = Field(
         default=False,
@@ -140,11 +155,28 @@ class DomainRuleView(BaseModel):
     is_blocked: bool
 
 
+class PutOffView(BaseModel):
+    """A host with URLs of the crawl that is left alone for now."""
+
+    origin: str
+    reason: str = Field(examples=["robots.txt: connection refused"])
+    queued: int = Field(description="URLs that wait there, of all crawls")
+    ready_at: datetime = Field(description="when it is tried again")
+    given_up_at: datetime = Field(description="when its URLs fail if that is in vain")
+
+
 class CrawlView(CrawlSummary):
     ends_as: CrawlState | None = Field(description="what a stopping crawl will end as")
     limited_by: str = Field(description="what keeps it from being faster now, or from ending")
     urls: dict[str, int] = Field(description="by their state")
     counters: dict[str, int] = Field(description="of pages, bytes and links")
+    left_out: dict[str, int] = Field(
+        description="links that were not taken and URLs that came to nothing, by reason; "
+        "`/crawls/{crawl}/errors` has those of the failed ones"
+    )
+    put_off: list[PutOffView] = Field(
+        description="hosts that are left alone for now, the first ten to be tried again"
+    )
     pages_per_s: float | None = Field(
         description="over the last seconds; null when nobody has asked shortly before"
     )
@@ -198,6 +230,7 @@ class OriginView(BaseModel):
     origin: str
     queued: int
     ready_at: datetime | None = Field(description="null: at any time")
+    reason: str = Field(description="why it is left alone until then; empty if it is not")
 
 
 class DomainView(BaseModel):

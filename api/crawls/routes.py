@@ -32,7 +32,7 @@ from api.intake import Model, checked
 from api.keys import Key
 from api.parts import Parts, pay, pay_now
 from api.problems import Problem, too_large
-from api.routes import MAX_WHICH_BYTES, NDJSON, STREAM_BYTES, AcceptedLines, parts_of
+from api.routes import MAX_WHICH_BYTES, NDJSON, AcceptedLines, PartsOf, held, parts_of, stream_bytes
 from api.stream import LineStream, ReadLine
 from shared.crawl.states import CrawlState, UrlState
 from shared.urls import MAX_HOST_LENGTH
@@ -113,18 +113,24 @@ async def dry_run(request: Request, desk: Desk) -> DryRunAnswer:
     return await desk.dry_run(await _read(request, DryRunRequest))
 
 
-@router.get("/crawls")
+@router.get("/crawls", response_model=CrawlPage)
 async def get_crawls(
-    desk: Desk, cursor: Cursor = None, limit: Limit = 100, state: CrawlState | None = None
-) -> CrawlPage:
+    desk: Desk,
+    parts: PartsOf,
+    cursor: Cursor = None,
+    limit: Limit = 100,
+    state: CrawlState | None = None,
+) -> Response:
     """The newest first."""
-    return await desk.page(cursor, limit, state)
+    page = await desk.page(cursor, limit, state)
+    return held(parts, page.model_dump_json().encode())
 
 
-@router.get("/crawls/{crawl:int}")
-async def get_crawl(crawl: CrawlId, desk: Desk) -> CrawlView:
+@router.get("/crawls/{crawl:int}", response_model=CrawlView)
+async def get_crawl(crawl: CrawlId, desk: Desk, parts: PartsOf) -> Response:
     """How far it is, and what limits it now."""
-    return await desk.view(crawl)
+    view = await desk.view(crawl)
+    return held(parts, view.model_dump_json().encode())
 
 
 @router.get("/crawls/{crawl:int}/urls")
@@ -187,7 +193,7 @@ async def _take_lines(
     key: Key = request.scope["key"]
     visit: Visit = request.scope["visit"]
     unpack = unpacker(visit.content_encoding)
-    with parts.bulk.hold(STREAM_BYTES), parts.stoppable() as stop:
+    with parts.streams.hold(key, stream_bytes(visit)), parts.stoppable() as stop:
         stream = LineStream(
             lambda seeds: desk.add_seeds(crawl, seeds),
             read_line,
@@ -258,6 +264,7 @@ async def _read(request: Request, model: type[Model], limit: int | None = None) 
     announced = visit.content_length
     if announced is not None and announced > most:
         raise too_large("the body", most)
-    with parts.bulk.hold(most if announced is None or visit.content_encoding else announced):
+    size = most if announced is None or visit.content_encoding else announced
+    with parts.bulk.hold(request.scope["key"], size):
         packed = await read_body(request.receive, most)
         return checked(model, unpack_whole(packed, visit.content_encoding, most), "body")

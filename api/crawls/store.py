@@ -4,14 +4,17 @@ and for other processes."""
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from api.problems import Problem, unavailable
+from shared.state.damage import damaged_shards
 from shared.state.database import StateError
-from shared.state.directory import open_control, open_reader
+from shared.state.directory import open_control
 from shared.state.model import Layout, NoSuchCrawl
 from shared.state.protocol import ControlStore, ShardReader
+from shared.state.readers import ShardReaders
 
 Answer = TypeVar("Answer")
 
@@ -20,9 +23,8 @@ class Readers:
     """State: the shards of one generation that are open. Used in one thread."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self._readers = ShardReaders(directory)
         self._generation = 0
-        self._open: dict[int, ShardReader] = {}
 
     def each(self, layout: Layout, first: int = 0) -> Iterator[tuple[int, ShardReader]]:
         """Those from a shard on that anything was ever written to, with their numbers."""
@@ -30,18 +32,12 @@ class Readers:
             self.close()
             self._generation = layout.generation
         for shard in range(first, layout.shards):
-            reader = self._open.get(shard)
-            if reader is None:
-                reader = open_reader(self._directory, layout.generation, shard)
-                if reader is None:
-                    continue
-                self._open[shard] = reader
-            yield shard, reader
+            reader = self._readers.get(layout.generation, shard)
+            if reader is not None:
+                yield shard, reader
 
     def close(self) -> None:
-        for reader in self._open.values():
-            reader.close()
-        self._open.clear()
+        self._readers.close()
 
 
 class CrawlStore:
@@ -49,6 +45,7 @@ class CrawlStore:
     them does not hold up what is written."""
 
     def __init__(self, directory: Path, shards: int, control: ControlStore) -> None:
+        self._directory = directory
         self._shards = shards
         self._control = control
         self._readers = Readers(directory)
@@ -62,7 +59,19 @@ class CrawlStore:
     async def shards(self, ask: Callable[[Readers, Layout], Answer]) -> Answer:
         """What is found in the shards. Raises Problem."""
         layout = await self.control(self.layout)
-        return await _answered(self._reading_thread, lambda: ask(self._readers, layout))
+
+        def asked() -> Answer:
+            try:
+                return ask(self._readers, layout)
+            except StateError:
+                # Another file may be in its place next time.
+                self._readers.close()
+                raise
+
+        return await _answered(self._reading_thread, asked)
+
+    async def damaged_shards(self) -> list[str]:
+        return await self.aside(partial(damaged_shards, self._directory))
 
     async def aside(self, work: Callable[[], Answer]) -> Answer:
         """Anything else that waits for a disk. Raises Problem."""

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from heapq import nlargest
+from heapq import nlargest, nsmallest
 
-from api.crawls.limited_by import OwnerFigures, Situation, limited_by
+from api.crawls.limited_by import OwnerFigures, PutOff, Situation, limited_by
 from api.crawls.model import (
     CrawlChange,
     CrawlSummary,
@@ -16,8 +16,10 @@ from api.crawls.model import (
     ErrorView,
     Note,
     OriginView,
+    PutOffView,
     UrlView,
 )
+from shared.crawl.patience import trouble_of
 from shared.state.model import (
     COUNTERS,
     STATE_COUNTERS,
@@ -25,11 +27,26 @@ from shared.state.model import (
     DomainRule,
     ErrorGroup,
     StoredDomain,
+    StoredOrigin,
     UrlRow,
 )
 
 MAX_RULES = 100
 MAX_ORIGINS = 10
+MAX_PUT_OFF = 10
+# Counters of what was left out, and how the reasons are called.
+LEFT_OUT = {
+    "out_of_scope": "scope",
+    "too_deep": "depth",
+    "other_pattern": "pattern",
+    "trapped": "trap",
+    "excluded": "exclusions",
+    "over_host_limit": "pages per host",
+    "disallowed": "robots.txt",
+    "skipped": "skipped",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
 # For the machinery only.
 _HIDDEN = frozenset({"changes", *STATE_COUNTERS})
 
@@ -46,6 +63,8 @@ class Told:
     seeds_waiting: int
     rules: Sequence[DomainRule]
     notes: Sequence[tuple[float, str]]
+    # For how long this crawl tries a host that cannot be reached.
+    patience_s: float
 
 
 def summed(counters: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -68,10 +87,36 @@ def summary(crawl: Crawl) -> CrawlSummary:
     )
 
 
+def left_out(counters: Mapping[str, int]) -> dict[str, int]:
+    """Without those that are 0."""
+    counted = {reason: counters[name] for name, reason in LEFT_OUT.items()}
+    return {reason: count for reason, count in counted.items() if count}
+
+
+def put_off(origins: Iterable[StoredOrigin], patience_s: float) -> list[PutOff]:
+    """Those of all shards that are tried again first."""
+    first = nsmallest(MAX_PUT_OFF, origins, key=lambda origin: origin.ready_at)
+    found = []
+    for origin in first:
+        trouble = trouble_of(origin.notes)
+        if trouble is not None:
+            given_up_at = max(origin.ready_at, trouble.since + patience_s)
+            found.append(
+                PutOff(origin.origin, trouble.reason, origin.queued, origin.ready_at, given_up_at)
+            )
+    return found
+
+
 def view(
-    told: Told, counters: Mapping[str, int], pages_per_s: float | None, now: float
+    told: Told,
+    counters: Mapping[str, int],
+    waiting: Iterable[StoredOrigin],
+    pages_per_s: float | None,
+    now: float,
 ) -> CrawlView:
+    """`waiting` are origins with URLs of the crawl that are left alone."""
     crawl = told.crawl
+    hosts = put_off(waiting, told.patience_s)
     situation = Situation(
         counters=counters,
         members=told.members,
@@ -79,6 +124,7 @@ def view(
         owned_shards=told.owned_shards,
         seeds_waiting=told.seeds_waiting,
         figures=told.figures,
+        put_off=hosts,
     )
     return CrawlView(
         **summary(crawl).model_dump(),
@@ -86,6 +132,17 @@ def view(
         limited_by=limited_by(crawl, situation),
         urls={state: counters[state] for state in STATE_COUNTERS},
         counters={name: counters[name] for name in COUNTERS if name not in _HIDDEN},
+        left_out=left_out(counters),
+        put_off=[
+            PutOffView(
+                origin=host.origin,
+                reason=host.reason,
+                queued=host.queued,
+                ready_at=_time(host.ready_at),
+                given_up_at=_time(host.given_up_at),
+            )
+            for host in hosts
+        ],
         pages_per_s=None if pages_per_s is None else round(pages_per_s, 3),
         mean_pages_per_s=_mean(crawl, counters["pages"], now),
         has_all_seeds=crawl.has_all_seeds,
@@ -181,10 +238,16 @@ def _domain_view(domain: StoredDomain, rule: DomainRule | None, now: float) -> D
                 origin=origin.origin,
                 queued=origin.queued,
                 ready_at=_future(origin.ready_at, now),
+                reason=_why(origin) if origin.ready_at > now else "",
             )
             for origin in origins
         ],
     )
+
+
+def _why(origin: StoredOrigin) -> str:
+    trouble = trouble_of(origin.notes)
+    return "" if trouble is None else trouble.reason
 
 
 def _queued(domain: StoredDomain) -> int:

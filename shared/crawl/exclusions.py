@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Self
 
-from shared.crawl.globs import Glob, Globs
+from shared.crawl.globs import Glob, Globs, UnusablePattern
 from shared.errors import InvalidUrl
 from shared.urls import HOSTS_REMEMBERED, Url, parse_host
 
@@ -35,7 +35,8 @@ class Exclusions:
 
     @classmethod
     def parse(cls, lines: Iterable[str]) -> Self:
-        """Raises ValueError with the number of the line and what is wrong with it."""
+        """Raises ValueError with the number of the line and what is wrong with it, but not with
+        what stands there: who names a file is not always who may read it."""
         names: list[str] = []
         patterns: list[Glob] = []
         for number, line in enumerate(lines, start=1):
@@ -45,8 +46,10 @@ class Exclusions:
                     patterns.append(_pattern(rule))
                 elif rule:
                     names.append(parse_host(rule))
-            except (InvalidUrl, ValueError) as error:
-                raise ValueError(f"line {number}: {error}") from None
+            except UnusablePattern as error:
+                raise ValueError(f"line {number}: {error.why}") from None
+            except InvalidUrl:
+                raise ValueError(f"line {number}: it is no name of a host or domain") from None
         return cls(names, patterns)
 
     def match(self, url: Url) -> str | None:
@@ -65,10 +68,11 @@ def name_above(host: str, names: frozenset[str]) -> str | None:
 
 def _pattern(rule: str) -> Glob:
     if len(rule) > MAX_LINE_LENGTH:
-        raise ValueError(f"a rule has at most {MAX_LINE_LENGTH} characters")
+        raise UnusablePattern(rule, f"is longer than {MAX_LINE_LENGTH} characters")
     if rule.startswith("*.") and "/" not in rule and "*" not in rule[2:]:
-        raise ValueError(
-            f"{rule!r} is a pattern of whole URLs and fits none; write {rule[2:]} for the domain "
-            "with all its hosts"
+        raise UnusablePattern(
+            rule,
+            "is a pattern of whole URLs and fits none: without *. it is the domain with all its "
+            "hosts",
         )
     return Glob(rule)

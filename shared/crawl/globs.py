@@ -16,13 +16,21 @@ _UNUSABLE = re.compile(r"[\s\x00-\x1f\x7f]")
 _ORIGIN = re.compile(r"[a-z]+://[^/*?]+(?=/)")
 
 
+class UnusablePattern(ValueError):
+    """No URL can match. `why` does not repeat the pattern, as the text does."""
+
+    def __init__(self, pattern: str, why: str) -> None:
+        super().__init__(f"{pattern!r} {why}")
+        self.why = f"it {why}"
+
+
 class Glob:
     """One pattern. `text` is what it was given as; the pieces are as canonical URLs write them."""
 
     __slots__ = ("_end", "_least_length", "_middle", "_start", "origin", "text")
 
     def __init__(self, text: str) -> None:
-        """Raises ValueError if no URL can match."""
+        """Raises UnusablePattern if no URL can match."""
         canonical = _canonical(text)
         found = _ORIGIN.match(canonical)
         self.text = text
@@ -96,17 +104,17 @@ class Globs:
 def _canonical(pattern: str) -> str:
     """Scheme and host in lower case, without the port that goes without saying, escaped."""
     if _UNUSABLE.search(pattern):
-        raise ValueError(f"{pattern!r} has white space in it: no URL can match")
+        raise UnusablePattern(pattern, "has white space in it: no URL can match")
     if "#" in pattern:
-        raise ValueError(f"{pattern!r} has a fragment in it: no URL can match")
+        raise UnusablePattern(pattern, "has a fragment in it: no URL can match")
     scheme, mark, rest = pattern.partition("://")
     if not mark:
         return canonical_escapes(pattern)
     host, slash, path = rest.partition("/")
     if not host.isascii():
-        raise ValueError(f"{pattern!r}: the host of a pattern is written in ASCII (xn--…)")
+        raise UnusablePattern(pattern, "has a host that is not written in ASCII (xn--…)")
     if not slash and "*" not in host:
-        raise ValueError(f"{pattern!r} has no path: write {pattern}/* for the whole host")
+        raise UnusablePattern(pattern, "has no path: add /* for the whole host")
     scheme = scheme.lower()
     host = host.lower().removesuffix(f":{DEFAULT_PORTS.get(scheme)}")
     return f"{scheme}://{host}{slash}{canonical_escapes(path)}"

@@ -41,7 +41,8 @@ class Message(BaseModel):
 class FetchedPage(NamedTuple):
     """A page of a crawl, or of NO_CRAWL. `visit` names this fetch of it, and its record; `key` is
     hexadecimal; `robots_tag` is the header X-Robots-Tag of the answer; `body` as worker.bodies
-    packs it."""
+    packs it. `cuts` is what was cut of it, and `is_truncated` whether anything was, before we had
+    it, too."""
 
     visit: str
     crawl: int
@@ -55,6 +56,7 @@ class FetchedPage(NamedTuple):
     is_truncated: bool
     fetched_at: str
     body: str
+    cuts: tuple[str, ...] = ()
 
 
 class PagesMessage(Message):
@@ -69,7 +71,8 @@ class PagesMessage(Message):
 
 
 class ParsedPage(NamedTuple):
-    """`links` are canonical URLs, each once. `error` is why there are none."""
+    """`links` are canonical URLs, each once. `error` is why there are none, `cuts` why there may be
+    more in the page: names of shared.crawl.cuts."""
 
     crawl: int
     key: str
@@ -77,6 +80,7 @@ class ParsedPage(NamedTuple):
     depth: int
     links: list[str]
     error: str
+    cuts: tuple[str, ...] = ()
 
 
 class ParsedMessage(Message):

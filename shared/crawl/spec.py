@@ -9,6 +9,7 @@ MAX_PATTERN_LENGTH = 500
 MAX_PATTERNS = 1000
 MAX_NAMES = 10_000
 MAX_LABELS = 32
+DEFAULT_DEPTH = 20
 # What every program that reads JSON, and every store, keeps exactly.
 MAX_COUNT = 2**53 - 1
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
@@ -40,7 +41,7 @@ class ScopeSpec(Part):
         description="patterns of whole URLs, * stands for any characters",
     )
     exclude: tuple[str, ...] = Field(default=(), max_length=MAX_PATTERNS)
-    max_depth: int = Field(default=20, ge=0, le=1000, description="links from a seed")
+    max_depth: int = Field(default=DEFAULT_DEPTH, ge=0, le=1000, description="links from a seed")
 
     @field_validator("include", "exclude")
     @classmethod
@@ -80,6 +81,13 @@ class PolitenessSpec(Part):
         default="clamp", description="a longer Crawl-delay is shortened, or its host is skipped"
     )
     obeys_nofollow: bool = True
+    patience_s: float | None = Field(
+        default=None,
+        ge=0,
+        le=30 * 86_400,
+        description="for how long a host is tried that cannot be reached or wants to be left "
+        "alone; null: CRAWL_LIMITED_PATIENCE_S with a limit, else CRAWL_PATIENCE_S",
+    )
 
 
 class CrawlSpec(Part):

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from shared.settings.layers import PROVIDER, Given, Layer, reason
+from shared.settings.layers import PROVIDER, Given, Layer, read_small_file, reason
 from shared.settings.names import Key, settings_of
 
 FAKTORY_URL: Key = ("faktory", "url")
@@ -45,7 +45,7 @@ def _of_file(file: Given) -> Given:
     if not isinstance(file.value, str) or not file.value:
         raise _Unusable("not the name of a file")
     try:
-        text = Path(file.value).read_text(encoding="utf-8")
+        text = read_small_file(Path(file.value))
     except (OSError, ValueError) as error:
         raise _Unusable(f"cannot read {file.value}: {reason(error)}") from None
     text = text.removesuffix("\n").removesuffix("\r")

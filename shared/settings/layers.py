@@ -25,6 +25,8 @@ from shared.settings.names import (
 from shared.settings.sections import SECTIONS, StageSettings
 
 DOTENV = Path(".env")
+# Of a file with settings, or with one secret: what is longer, or never ends, is something else.
+MOST_FILE_BYTES = 1024 * 1024
 # Of variables only: it names another one that holds FAKTORY_URL.
 PROVIDER: Key = ("faktory", "provider")
 
@@ -100,8 +102,8 @@ def read_dotenv(environment: Mapping[str, str]) -> Variables:
     if not DOTENV.is_file():
         return Variables({}, {})
     try:
-        text = DOTENV.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        text = read_small_file(DOTENV)
+    except (OSError, ValueError) as error:
         return Variables({}, {}, [f"cannot read {DOTENV}: {reason(error)}"])
     known = dict(environment)
     values: dict[str, str] = {}
@@ -134,10 +136,12 @@ def read_yaml(path: Path | None) -> Layer:
         return layer
     try:
         _YamlFile(path, layer).read()
-    except (OSError, UnicodeDecodeError) as error:
-        layer.problems.append(f"cannot read {path}: {reason(error)}")
     except yaml.YAMLError as error:
         layer.problems.append(_not_yaml(path, error))
+    except (OSError, ValueError) as error:
+        layer.problems.append(f"cannot read {path}: {reason(error)}")
+    except RecursionError:
+        layer.problems.append(f"{path}: lists or maps are nested too deeply")
     return layer
 
 
@@ -147,7 +151,7 @@ class _YamlFile:
     def __init__(self, path: Path, layer: Layer) -> None:
         self._path = path
         self._layer = layer
-        self._loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+        self._loader = yaml.SafeLoader(read_small_file(path))
 
     def read(self) -> None:
         root = self._loader.get_single_node()
@@ -203,6 +207,15 @@ def _not_yaml(path: Path, error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{path} line {error.problem_mark.line + 1}: not YAML: {error.problem}"
     return f"{path}: not YAML: {' '.join(str(error).split())}"
+
+
+def read_small_file(path: Path) -> str:
+    """Raises OSError, or ValueError for what is too long or is not UTF-8."""
+    with path.open("rb") as file:
+        data = file.read(MOST_FILE_BYTES + 1)
+    if len(data) > MOST_FILE_BYTES:
+        raise ValueError(f"it is longer than {MOST_FILE_BYTES // 1024} KiB")
+    return data.decode("utf-8")
 
 
 def reason(error: OSError | ValueError) -> str:

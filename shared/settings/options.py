@@ -2,6 +2,7 @@
 because everybody on the machine can see a command line; the files that hold them are."""
 
 import argparse
+import textwrap
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
@@ -28,6 +29,10 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        """A name with a hyphen stays whole, to be copied and searched for."""
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 class SettingsParser(argparse.ArgumentParser):

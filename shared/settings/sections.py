@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from shared.settings.addresses import host_and_port, is_loopback
+from shared.warc_places import ObjectAt, parse_prefix
 
 DEFAULT_FAKTORY_URL = "tcp://localhost:7419"
 # A server takes 2,000 from everybody together; more than this makes it no cheaper per job.
@@ -47,6 +48,21 @@ _SINK_URL = re.compile(r"[a-z][a-z0-9]*(\+[a-z0-9]+)?:.")
 _BETWEEN_SINKS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
 # Empty is none, not the current directory.
 OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
+
+
+def _prefixes(value: object) -> object:
+    """Text with commas from a variable, a list from YAML."""
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        return parts
+    return tuple(
+        parse_prefix(str(part).strip()) if not isinstance(part, ObjectAt) else part
+        for part in parts
+        if str(part).strip()
+    )
+
+
+S3Prefixes = Annotated[tuple[ObjectAt, ...], BeforeValidator(_prefixes)]
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
@@ -169,6 +185,12 @@ class BrokerSettings(Section):
     max_line_bytes: int = Field(
         default=64 * 1024 * 1024, ge=64 * 1024, description="longest command, in bytes"
     )
+    memory_mb: int = Field(
+        default=512,
+        ge=128,
+        description="what the process may take, in MiB: some 100 for itself, four times the "
+        "longest command, and the rest for what clients make it hold",
+    )
     log_level: str = LOG_LEVEL
 
     @model_validator(mode="after")
@@ -271,12 +293,21 @@ class FetchSettings(Section):
         default=10.0, gt=0, le=3600, description="seconds of silence between two reads of a body"
     )
     max_bytes: int = Field(
-        default=1024 * 1024,
+        default=10_000_000,
         ge=1,
         description="bytes read of one page, before and after decompression; the rest stays unread",
     )
     truncate_bytes: int = Field(
-        default=100_000, ge=1, le=MAX_PARSED_BYTES, description="bytes of a page that are parsed"
+        default=2_000_000,
+        ge=1,
+        le=MAX_PARSED_BYTES,
+        description="bytes of a page that are parsed; links behind them are not seen",
+    )
+    in_flight_bytes: int = Field(
+        default=128 * 1024 * 1024,
+        ge=1,
+        description="bytes of pages that one process holds, from the first that is read until the "
+        "broker has them; at more of them reading waits, but for one page",
     )
     max_redirects: int = Field(default=5, ge=0, le=50, description="redirects in a row")
     user_agent: str = Field(
@@ -330,7 +361,21 @@ class CrawlSettings(Section):
         default=30.0,
         gt=0,
         le=3600,
-        description="seconds until a URL is tried again after a failure, four times as long then",
+        description="seconds until a URL or a host is tried again after a failure, four times as "
+        "long then",
+    )
+    limited_patience_s: float = Field(
+        default=300.0,
+        ge=0,
+        le=30 * 86_400,
+        description="seconds for which a crawl with a limit (pages, bytes, time, a lower depth) "
+        "tries a host that cannot be reached or wants to be left alone",
+    )
+    patience_s: float = Field(
+        default=21_600.0,
+        ge=0,
+        le=30 * 86_400,
+        description="the same of a crawl without a limit",
     )
     lease_s: float = Field(
         default=5.0,
@@ -382,6 +427,15 @@ class WarcSettings(Section):
         default=None,
         description="directory below which local WARC files and exports may lie; none: no local "
         "files",
+    )
+    s3_sources: S3Prefixes = Field(
+        default=(),
+        description="buckets and prefixes that jobs may read, such as s3://commoncrawl/crawl-data,"
+        "s3://mine; none: nothing of S3",
+    )
+    s3_destinations: S3Prefixes = Field(
+        default=(),
+        description="buckets and prefixes that exports may be written to, in the same way",
     )
 
 

@@ -1,5 +1,14 @@
-"""The clock that leases live on: the same for all processes of a machine, and never set back."""
+"""The clocks of the state store: the same for all processes of a machine, and never set.
 
+Leases live on the monotonic clock itself. All other times that are kept (when a domain is due,
+when a crawl began, how long a robots.txt counts) are of `now`: the monotonic clock, put ahead by
+what made it the wall clock when the first process of this boot opened the store. So a clock that is
+set makes no host wait and ends no crawl. After a reboot it is put ahead anew.
+"""
+
+import fcntl
+import json
+import os
 import time
 from functools import cache
 from pathlib import Path
@@ -26,3 +35,47 @@ def _boot() -> str:
     except OSError:
         # Not Linux: a lease from before a boot ends by its time.
         return ""
+
+
+_FILE = "clock"
+
+
+class _StoreClock:
+    """State: by how much the monotonic clock is put ahead, in seconds."""
+
+    def __init__(self) -> None:
+        self.ahead_s = time.time() - time.monotonic()
+
+    def keep(self, directory: Path) -> None:
+        if _boot():
+            self.ahead_s = _agreed(directory / _FILE, _boot(), time.time() - time.monotonic())
+
+
+_store_clock = _StoreClock()
+
+
+def keep_time_of(directory: Path) -> None:
+    """From now on `now` is that of all processes that have this store open."""
+    _store_clock.keep(directory)
+
+
+def now() -> float:
+    """In seconds since 1970, as far as the clock was right when this began."""
+    return time.monotonic() + _store_clock.ahead_s
+
+
+def _agreed(path: Path, boot: str, ahead_s: float) -> float:
+    """What the first process of this boot has written, or what this one writes then."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            known = json.load(file)
+            if known["boot"] == boot:
+                return float(known["ahead_s"])
+        except (ValueError, TypeError, KeyError):
+            pass  # new, or cut short by the end of the machine
+        file.seek(0)
+        file.truncate()
+        json.dump({"boot": boot, "ahead_s": ahead_s}, file)
+    return ahead_s

@@ -30,11 +30,17 @@ WAL_LIMIT_BYTES = 2 * CHECKPOINT_PAGES * PAGE_BYTES
 # is that of a process which was stopped in it.
 BUSY_S = 5.0
 _RETRY_S = 0.01
+# A sector that cannot be read, or a file that was cut.
+_UNREADABLE = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
 _FAULTS_OF_OURS = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISUSE)
 
 
 class StateError(ManyhandsError):
     """A file of the crawls' state cannot be used; the text says which and why."""
+
+
+class StateDamaged(StateError):
+    """The file is not what was written to it."""
 
 
 class StateBusy(StateError):
@@ -95,6 +101,12 @@ class Database:
             if self._connection.in_transaction:
                 self._connection.rollback()
             raise
+
+    def look_through(self) -> None:
+        """Look at all pages. Raises StateDamaged."""
+        found = str(self.value("PRAGMA integrity_check(1)"))
+        if found != "ok":
+            raise StateDamaged(f"{self.path} is damaged: {' '.join(found.split())}")
 
     def close(self) -> None:
         self._connection.close()
@@ -210,12 +222,13 @@ def _migrate(database: Database, schema: Schema) -> None:
 
 def _raise_ours(path: Path, error: sqlite3.DatabaseError) -> NoReturn:
     # The primary code is in the low byte.
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    code = extended & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         reason = f"another process has been writing it for {BUSY_S:g} s and longer"
         raise StateBusy(f"{path} cannot be used: {reason}") from error
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        raise StateError(f"{path} is damaged: {error}") from error
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or extended in _UNREADABLE:
+        raise StateDamaged(f"{path} is damaged: {error}") from error
     if code in _FAULTS_OF_OURS:
         raise error
     raise StateError(f"{path} cannot be used: {error}") from error

@@ -3,12 +3,17 @@ layout `gen-<n>/shard-<nn>.db`. A file for each shard, so that owners never wait
 
 from pathlib import Path
 
-from shared.state.database import open_file, open_for_reading
+from shared.state.clock import keep_time_of
+from shared.state.damage import has_note, remove_note, write_note
+from shared.state.database import Database, StateDamaged, open_file, open_for_reading
 from shared.state.model import LeaseLost
 from shared.state.schema import CONTROL, SHARD
 from shared.state.sqlite_control import SqliteControl
 from shared.state.sqlite_reader import SqliteReader
 from shared.state.sqlite_shard import SqliteShard
+
+# Whoever takes a shard over looks through a file up to this size, in some 60 ms.
+LOOKED_THROUGH_BYTES = 32 * 1024 * 1024
 
 
 def generation_directory(directory: Path, generation: int) -> Path:
@@ -26,24 +31,43 @@ def shard_file(directory: Path, generation: int, shard: int) -> Path:
 
 
 def open_control(directory: Path) -> SqliteControl:
-    return SqliteControl(open_file(directory / "control.db", CONTROL))
+    database = open_file(directory / "control.db", CONTROL)
+    keep_time_of(directory)
+    return SqliteControl(database)
 
 
 def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> SqliteShard:
     """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
     already or its generation is gone, StateBusy when an earlier one hangs in the middle of a
-    transaction."""
+    transaction, StateDamaged when the file is, which others are told of."""
     existing = generations(directory)
     if generation not in existing and max(existing, default=0) > generation:
         raise LeaseLost(f"the shards of generation {generation} were laid out anew")
-    database = open_file(shard_file(directory, generation, shard), SHARD)
-    store = SqliteShard(database, epoch)
+    path = shard_file(directory, generation, shard)
     try:
-        store.take_over(now)
-    except BaseException:
-        store.close()
+        store = SqliteShard(_sound(path), epoch)
+        try:
+            store.take_over(now)
+        except BaseException:
+            store.close()
+            raise
+    except StateDamaged as error:
+        write_note(path, str(error))
         raise
+    remove_note(path)
     return store
+
+
+def _sound(path: Path) -> Database:
+    """Looked through if it is small, or was found damaged before."""
+    database = open_file(path, SHARD)
+    if has_note(path) or path.stat().st_size <= LOOKED_THROUGH_BYTES:
+        try:
+            database.look_through()
+        except BaseException:
+            database.close()
+            raise
+    return database
 
 
 def open_reader(directory: Path, generation: int, shard: int) -> SqliteReader | None:

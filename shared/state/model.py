@@ -1,6 +1,6 @@
 """What goes into the state store and comes out of it. Pure.
 
-Times are wall-clock seconds (`time.time()`): they outlive a restart. Leases are the exception, see
+Times are those of `shared.state.clock.now`: they outlive a restart. Leases are the exception, see
 `protocol.ControlStore`.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from shared.crawl.cuts import CUT_COUNTERS
 from shared.crawl.spec import CrawlSpec
 from shared.crawl.states import CrawlState, UrlState
 from shared.errors import ManyhandsError
@@ -81,7 +82,8 @@ class Admitted:
 
 @dataclass(slots=True)
 class StoredOrigin:
-    """scheme://host:port. `notes` is the politeness state, JSON that only its owner reads."""
+    """scheme://host:port. `notes` is the politeness state, JSON that its owner keeps; others
+    read the trouble in it, see shared.crawl.patience."""
 
     id: int
     origin: str
@@ -159,6 +161,9 @@ COUNTERS = (
     "duplicates",
     "over_host_limit",
     "out_of_scope",
+    # Links that are in scope, but too deep, or not of the patterns.
+    "too_deep",
+    "other_pattern",
     # Of links that were found: not even asked for admission.
     "links",
     "trapped",
@@ -166,6 +171,8 @@ COUNTERS = (
     # Fetched to an end with an answer that was no redirect, and the bytes of the bodies.
     "pages",
     "bytes",
+    # Pages of which not all was seen, by why.
+    *CUT_COUNTERS.values(),
     # URLs in a parse for too long, queued again.
     "readmitted",
     # Batches of links for other shards that they do not have yet.
@@ -200,6 +207,10 @@ class Lease:
     owner: str
     epoch: int
     is_live: bool
+
+
+# Among a member's figures: pages that were granted to it and are not counted in any store yet.
+HELD_PAGES = "held_pages"
 
 
 @dataclass(slots=True, frozen=True)

@@ -24,6 +24,7 @@ from shared.state.model import (
     SeedBatch,
     Settled,
     StoredDomain,
+    StoredOrigin,
     StoredRobots,
     UrlRow,
 )
@@ -47,6 +48,13 @@ class ShardReader(Protocol):
 
     def waiting_domains(self, limit: int) -> list[StoredDomain]:
         """Those with most URLs waiting first."""
+
+    def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
+        """Origins with URLs waiting that are left alone until later than that, the earliest first:
+        `ready_at` of the last is where to go on."""
+
+    def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
+        """Those of them with URLs of one crawl."""
 
     def close(self) -> None: ...
 
@@ -117,6 +125,12 @@ class ShardStore(ShardReader, Protocol):
 
     def purge(self, crawl: int, domain: str, limit: int) -> int:
         """The same for one domain, to SKIPPED with the reason 'purged'."""
+
+    def give_up(self, crawl: int, origin_id: int, reason: str, limit: int) -> int:
+        """The same for one origin, to FAILED with that reason."""
+
+    def count_error(self, crawl: int, reason: str, url: str, now: float) -> None:
+        """Add to the errors what changes no URL, such as `url`, which has to wait for it."""
 
     def count(self, crawl: int, deltas: Mapping[str, int]) -> None:
         """Add to counters other than those of the URL states."""
@@ -201,8 +215,14 @@ class ControlStore(Protocol):
     def crawl(self, crawl: int) -> Crawl:
         """Raises NoSuchCrawl."""
 
-    def crawls(self, after_id: int, limit: int, state: CrawlState | None = None) -> list[Crawl]:
-        """Newest first, ids below `after_id` (0: from the newest)."""
+    def crawls(
+        self, after_id: int, limit: int, state: CrawlState | None = None, *, max_bytes: int
+    ) -> list[Crawl]:
+        """Newest first, ids below `after_id` (0: from the newest). What was asked of them has
+        `max_bytes` together at most, or there is only one."""
+
+    def crawl_states(self, above_id: int) -> list[tuple[int, CrawlState]]:
+        """Of all crawls with higher ids, in the order of these."""
 
     def live_crawls(self) -> list[Crawl]:
         """Those that have not ended."""
@@ -253,9 +273,13 @@ class ControlStore(Protocol):
 
     def return_pages(self, crawl: int, member: str, unused: int) -> None: ...
 
-    def reset_pages(self, crawl: int, used: int) -> None:
-        """So many were fetched, and nobody has any left of what was given out: what members that
-        died had left can be given again."""
+    def granted_pages(self, crawl: int) -> int:
+        """Those that were given out and did not come back."""
+
+    def reset_pages(self, crawl: int, used: int, granted: int) -> bool:
+        """So many were fetched, and nobody has any left of those that were given out: what members
+        that died had left can be given again. False, and nothing is done, when more or fewer are
+        given out by now."""
 
     def note(self, crawl: int, text: str, now: float) -> None:
         """Something that people should see of a crawl: a re-admission, a change of shards."""

@@ -9,10 +9,10 @@ import contextlib
 import fcntl
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from shared.state import clock
 from shared.state.database import StateBusy, StateError
 from shared.state.directory import (
     generation_directory,
@@ -89,7 +89,7 @@ def _take_over(directory: Path, generation: int, epochs: dict[int, int]) -> list
     for shard, epoch in epochs.items():
         path = shard_file(directory, generation, shard)
         if path.exists():
-            open_shard(directory, generation, shard, epoch, time.time()).close()
+            open_shard(directory, generation, shard, epoch, clock.now()).close()
             found.append(OldShard(directory, generation, shard))
     return found
 

@@ -171,13 +171,24 @@ class SqliteControl:
             raise NoSuchCrawl(f"there is no crawl {crawl}")
         return _crawl(row)
 
-    def crawls(self, after_id: int, limit: int, state: CrawlState | None = None) -> list[Crawl]:
+    def crawls(
+        self, after_id: int, limit: int, state: CrawlState | None = None, *, max_bytes: int
+    ) -> list[Crawl]:
         rows = self._database.rows(
-            f"{_CRAWL} WHERE (?1 = 0 OR id < ?1) AND (?2 IS NULL OR state = ?2)"
-            " ORDER BY id DESC LIMIT ?3",
-            (after_id, state, limit),
+            "WITH sized AS (SELECT id, length(spec) AS size FROM crawls"
+            " WHERE (?1 = 0 OR id < ?1) AND (?2 IS NULL OR state = ?2) ORDER BY id DESC LIMIT ?3),"
+            " summed AS (SELECT id, size, sum(size) OVER (ORDER BY id DESC) AS total FROM sized)"
+            f" {_CRAWL} WHERE id IN (SELECT id FROM summed WHERE total <= ?4 OR total = size)"
+            " ORDER BY id DESC",
+            (after_id, state, limit, max_bytes),
         )
         return [_crawl(row) for row in rows]
+
+    def crawl_states(self, above_id: int) -> list[tuple[int, CrawlState]]:
+        rows = self._database.rows(
+            "SELECT id, state FROM crawls WHERE id > ? ORDER BY id", (above_id,)
+        )
+        return [(number, CrawlState(state)) for number, state in rows]
 
     def live_crawls(self) -> list[Crawl]:
         live = [state for state in CrawlState if not state.is_final]
@@ -284,10 +295,7 @@ class SqliteControl:
 
     def grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
         with self._database.transaction():
-            given = self._database.value(
-                "SELECT coalesce(sum(pages), 0) FROM grants WHERE crawl = ?", (crawl,)
-            )
-            pages = max(0, min(wanted, most - int(given)))
+            pages = max(0, min(wanted, most - self.granted_pages(crawl)))
             if pages:
                 self._database.run(
                     "INSERT INTO grants VALUES (?, ?, ?)"
@@ -303,10 +311,20 @@ class SqliteControl:
                 (unused, crawl, member),
             )
 
-    def reset_pages(self, crawl: int, used: int) -> None:
+    def granted_pages(self, crawl: int) -> int:
+        return int(
+            self._database.value(
+                "SELECT coalesce(sum(pages), 0) FROM grants WHERE crawl = ?", (crawl,)
+            )
+        )
+
+    def reset_pages(self, crawl: int, used: int, granted: int) -> bool:
         with self._database.transaction():
+            if self.granted_pages(crawl) != granted:
+                return False
             self._database.run("DELETE FROM grants WHERE crawl = ?", (crawl,))
             self._database.run("INSERT INTO grants VALUES (?, '', ?)", (crawl, used))
+        return True
 
     def note(self, crawl: int, text: str, now: float) -> None:
         with self._database.transaction():

@@ -10,7 +10,7 @@ from shared.state.model import (
     StoredOrigin,
     UrlRow,
 )
-from shared.state.schema import IS_LISTED
+from shared.state.schema import IS_LISTED, IS_QUEUED
 
 MOST_ORIGINS = 100
 
@@ -27,6 +27,16 @@ _ORIGINS = (
     " origins.notes FROM json_each(?) AS wanted JOIN origins ON origins.id IN"
     " (SELECT id FROM origins WHERE domain = wanted.value AND queued > 0"
     f" ORDER BY ready_at, id LIMIT {MOST_ORIGINS}) ORDER BY origins.ready_at, origins.id"
+)
+_PUT_OFF = (
+    "SELECT id, origin, queued, ready_at, notes FROM origins"
+    " WHERE ready_at > 0 AND ready_at > ? AND queued > 0 ORDER BY ready_at LIMIT ?"
+)
+_PUT_OFF_OF = (
+    "SELECT id, origin, queued, ready_at, notes FROM origins"
+    " WHERE ready_at > 0 AND ready_at > ? AND queued > 0 AND EXISTS"
+    f" (SELECT 1 FROM urls WHERE crawl = ? AND urls.origin = origins.id AND {IS_QUEUED})"
+    " ORDER BY ready_at LIMIT ?"
 )
 
 
@@ -85,6 +95,13 @@ class SqliteReader:
                 (limit,),
             )
         )
+
+    def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
+        return [StoredOrigin(*row) for row in self._database.rows(_PUT_OFF, (after, limit))]
+
+    def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
+        rows = self._database.rows(_PUT_OFF_OF, (now, crawl, limit))
+        return [StoredOrigin(*row) for row in rows]
 
     def close(self) -> None:
         self._database.close()

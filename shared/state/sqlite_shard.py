@@ -1,12 +1,11 @@
 """A shard's file in the hands of its owner."""
 
 import contextlib
-import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from shared.crawl.states import UrlState
-from shared.state import sqlite_links, sqlite_robots
+from shared.state import clock, sqlite_links, sqlite_robots
 from shared.state.admission import Admission, Places
 from shared.state.database import Database, to_json
 from shared.state.model import (
@@ -19,6 +18,7 @@ from shared.state.model import (
     Outgoing,
     Settled,
     StoredDomain,
+    StoredOrigin,
     StoredRobots,
 )
 from shared.state.schema import IS_LISTED, IS_QUEUED
@@ -72,6 +72,10 @@ _LOST_IN_PARSING = (
 _QUEUED_OF_CRAWL = (
     "SELECT json_group_array(json_array(id, origin, url)) FROM"
     f" (SELECT id, origin, url FROM urls WHERE crawl = ? AND {IS_QUEUED} LIMIT ?)"
+)
+_QUEUED_OF_ORIGIN = (
+    "SELECT json_group_array(json_array(id, origin, url)) FROM"
+    f" (SELECT id, origin, url FROM urls WHERE crawl = ? AND origin = ? AND {IS_QUEUED} LIMIT ?)"
 )
 _QUEUED_OF_DOMAIN = (
     "SELECT json_group_array(json_array(urls.id, urls.origin, urls.url)) FROM"
@@ -127,6 +131,14 @@ class SqliteShard(SqliteReader):
     def waiting_domains(self, limit: int) -> list[StoredDomain]:
         self._write_tally()
         return super().waiting_domains(limit)
+
+    def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
+        self._write_tally()
+        return super().put_off(after, limit)
+
+    def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
+        self._write_tally()
+        return super().put_off_of(crawl, now, limit)
 
     # Frontier
 
@@ -267,6 +279,13 @@ class SqliteShard(SqliteReader):
         rows = self._database.listed(_QUEUED_OF_DOMAIN, (crawl, domain, limit))
         return self._end(crawl, rows, UrlState.SKIPPED, PURGED)
 
+    def give_up(self, crawl: int, origin_id: int, reason: str, limit: int) -> int:
+        rows = self._database.listed(_QUEUED_OF_ORIGIN, (crawl, origin_id, limit))
+        return self._end(crawl, rows, UrlState.FAILED, reason)
+
+    def count_error(self, crawl: int, reason: str, url: str, now: float) -> None:
+        self._tally.error(crawl, reason, Errors(1, url, now, now))
+
     def count(self, crawl: int, deltas: Mapping[str, int]) -> None:
         for name, number in deltas.items():
             if name in STATE_COUNTERS:
@@ -378,7 +397,7 @@ class SqliteShard(SqliteReader):
     def _end(self, crawl: int, rows: list[Any], state: UrlState, reason: str) -> int:
         if not rows:
             return 0
-        now = time.time()
+        now = clock.now()
         ids = to_json([row[0] for row in rows])
         self._database.run(_END, (int(state), reason, now, ids))
         for _, origin, url in rows:

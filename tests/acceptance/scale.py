@@ -64,3 +64,14 @@ SINKS_PAGES = 50_000 if IS_PROOF else 800
 SINKS_KILLS = 20 if IS_PROOF else 4
 SINKS_KILL_EVERY_S = 4.0 if IS_PROOF else 2.0
 SINK_DOWN_S = 60.0 if IS_PROOF else 5.0
+
+# Of each fuzzer; FUZZ_SECONDS makes a proof longer or shorter.
+FUZZ_SECONDS = float(os.environ.get("FUZZ_SECONDS", "600")) if IS_PROOF else 2.0
+# Made-up commands to both servers, some 80 a second.
+SAME_COMMANDS = 20_000 if IS_PROOF else 2_000
+
+# Of each of the 20 pairs of foreign clients.
+PAIR_JOBS = 500 if IS_PROOF else 50
+
+# Packages whose whole documentation is crawled, beside the general index of Python's.
+WHOLE_DOCUMENTATIONS = ("python3-doc", "sqlite3-doc") if IS_PROOF else ()

@@ -1,12 +1,15 @@
 """Crawls of the synthetic web: every page once, politely, and an end that always comes."""
 
 import asyncio
+import signal
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from devservers import BrokerServer
+from loadtest.politeness import NS
 from loadtest.synthetic_web import SyntheticWeb, WebSpec
 from shared.crawl.spec import LimitSpec, ScopeSpec
 from shared.crawl.states import CrawlState
@@ -152,3 +155,55 @@ async def test_a_crawl_ends_at_its_limit_of_pages(
 
     assert (ended.state, ended.reason) == (CrawlState.LIMIT_REACHED, "limit: 57 pages")
     assert crawling.web.counts().pages == 57
+
+
+async def test_a_limit_of_pages_costs_a_fast_host_no_rate_and_the_crawl_ends_at_once(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=1, pages=400))
+    worker = start_worker(broker.url, **crawling.settings())
+    await worker.logs("parse-0 is ready", 60)
+    crawl = crawling.start(limits=LimitSpec(pages=100))
+
+    ended = await crawling.ended(crawl)
+
+    assert crawling.web.counts().pages == 100
+    assert ended.started_at is not None
+    assert ended.ended_at is not None
+    # It takes a second or two; waiting for each twentieth of the limit took ten.
+    assert ended.ended_at - ended.started_at < 6
+
+
+async def test_a_delay_is_kept_to_a_few_milliseconds_under_a_limit_too(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=1, pages=40))
+    crawl = crawling.start(delay_s=1.0, limits=LimitSpec(pages=7))
+    worker = start_worker(broker.url, **crawling.settings())
+    await worker.logs("parse-0 is ready", 60)
+
+    await crawling.ended(crawl)
+
+    verdict = crawling.verdict(1.0)
+    assert verdict.is_polite, str(verdict)
+    visits = sorted(crawling.web.ledger(), key=lambda visit: visit.arrived_ns)
+    gaps = sorted((after.arrived_ns - before.ended_ns) / NS for before, after in pairwise(visits))
+    assert gaps[0] >= 1.0
+    # A busy machine may be late at times, and the scheduler is not.
+    assert gaps[len(gaps) // 2] < 1.05, gaps
+
+
+async def test_pages_that_a_killed_worker_was_given_are_fetched_by_another_and_the_limit_holds(
+    broker: BrokerServer, start_worker: StartWorker, start_crawling: StartCrawling
+) -> None:
+    crawling = start_crawling(WebSpec(hosts=20, pages=400, latency_ms=20))
+    crawl = crawling.start(delay_s=0.1, limits=LimitSpec(pages=150))
+    first = start_worker(broker.url, **crawling.settings("crawl:2x20 parse:1x20"))
+    await crawling.has_pages(crawl, 40)
+
+    first.signal(signal.SIGKILL)
+    start_worker(broker.url, **crawling.settings("crawl:2x20 parse:1x20"))
+    ended = await crawling.ended(crawl)
+
+    assert ended.state is CrawlState.LIMIT_REACHED
+    assert crawling.counters(crawl)["pages"] == 150

@@ -80,7 +80,8 @@ def test_a_command_may_come_in_pieces_and_many_in_one(server: Server, queue: str
 
 
 @pytest.mark.parametrize(
-    "body", ["", "{}", "[]", "nonsense", '{"jid":12345678}', '{"jid":"12345678","more":1}']
+    "body",
+    ["", "{}", "[]", "null", "nonsense", '{"jid":"1234\t5678"}', '{"jid":"12345678","more":1}'],
 )
 def test_an_ack_without_a_text_as_jid_is_invalid(server: Server, body: str) -> None:
     assert refusal(server, f"ACK {body}") == f"invalid ACK {body}"

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from broker.schema import PAGE_BYTES
 from devservers import BrokerServer
 from devservers.processes import Child
 from shared.jobs import new_jid
@@ -150,3 +152,38 @@ async def test_files_that_may_not_grow_are_like_a_full_disk(queue: str) -> None:
         assert len(more) == 50
         assert drain(raw, queue) == taken + more
         assert_log(server)
+
+
+@pytest.mark.timeout(150)
+async def test_a_start_without_room_for_the_reserve_refuses_pushes_until_there_is_some(
+    queue: str,
+) -> None:
+    """What were taken could not be acknowledged later."""
+    if not can_make_a_file_system():
+        assert not os.environ.get("CI"), "CI must be able to make a mount namespace"
+        pytest.skip("this user may not make a mount namespace")
+    with SmallDiskBroker(FILLER_MB + 6) as server, RawClient(server.url) as raw:
+        assert push(raw, queue, 10) == []
+        assert health(server) == 503
+        assert "no room for the reserve of 48 MiB" in server.log_text
+        server.make_room()
+        await eventually(lambda: health(server) == 200, what="there is room, and it is not seen")
+        taken = push(raw, queue, 10)
+        assert len(taken) == 10
+        assert drain(raw, queue) == taken
+
+
+@pytest.mark.timeout(150)
+async def test_a_stop_that_could_not_store_everything_ends_with_an_error(queue: str) -> None:
+    with BrokerServer() as server, RawClient(server.url) as raw:
+        (jid,) = push(raw, queue, 1)
+        assert raw.call(f"FETCH {queue}") is not None
+        _, hard = resource.prlimit(server.pid, resource.RLIMIT_FSIZE)
+        # No page fits, but lines of the log do: nothing of this can be written, so it is never
+        # answered.
+        resource.prlimit(server.pid, resource.RLIMIT_FSIZE, (PAGE_BYTES, hard))
+        raw.send("ACK " + json.dumps({"jid": jid}))
+        await eventually(lambda: health(server) == 503)
+        server.signal(signal.SIGTERM)
+        assert server.wait_ended() == 1
+        assert "broker: the store failed" in server.log_text

@@ -29,8 +29,8 @@ from worker.sinks.files.line_files import manifest_path
 from worker.sinks.files.manifest import SegmentState
 
 PROCESSES = 4
-MANY_RECORDS = 20_000 if IS_PROOF else 1500
-KILLS = 150 if IS_PROOF else 6
+MANY_RECORDS = 20_000 if IS_PROOF else 800
+KILLS = 150 if IS_PROOF else 3
 LONG = 900 if IS_PROOF else 90
 
 pytestmark = pytest.mark.timeout(LONG)

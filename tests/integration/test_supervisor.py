@@ -6,6 +6,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -137,6 +138,18 @@ async def test_a_wrong_setting_is_told_in_one_line_however_many_processes_there_
     assert await worker.ended() == 1
     (line,) = worker.said
     assert said in line
+
+
+async def test_a_handler_module_with_a_syntax_error_is_told_in_one_line(
+    server: BrokerServer, start_worker: StartWorker, queue: str, tmp_path: Path
+) -> None:
+    (tmp_path / "my_jobs.py").write_text("from worker import job\n\ndef f(:\n")
+    worker = start_worker(server.url, WORKER_QUEUES=queue, WORKER_HANDLERS="my_jobs")
+
+    assert await worker.ended() == 1
+    (line,) = worker.said
+    assert line.startswith("worker: WORKER_HANDLERS: cannot import my_jobs: SyntaxError: ")
+    assert "my_jobs.py, line 3" in line
 
 
 async def test_a_stop_while_children_start_leaves_none(
@@ -286,7 +299,90 @@ async def test_the_fetches_of_a_killed_child_take_few_jobs_to_nobody(
     await eventually(lambda: len(state.working) <= lanes)
 
 
+@ON_BOTH_SERVERS
+async def test_jobs_without_retries_beside_one_that_ends_its_process_are_done(
+    server: AnyServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue)
+    innocent = [replace(job, retry=0) for job in sleepy_jobs(queue, 12, 1.5)]
+    culprit = Job(jobtype="exits", args=[0.5], queue=queue, retry=0)
+
+    await client.push_bulk([culprit, *innocent])
+
+    await worker.logs("a job has failed", UP_WITHIN_S)
+    await eventually(lambda: ended_ids(ledger).keys() == ids(innocent), UP_WITHIN_S)
+    await eventually(lambda: state.is_empty)
+    assert Counter(ended_ids(ledger).values()) == {1: 12}
+    ended_by = [entry.id for entry in ledger.entries if entry.note.startswith("exits")]
+    assert ended_by == [culprit.jid] * 3, "it must be let go, and no sooner"
+
+
+@ON_FAKTORY
+async def test_jobs_without_retries_beside_one_that_blocks_are_done(
+    server: FaktoryServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, 2, WORKER_HANG_TIMEOUT="3")
+    innocent = [replace(job, retry=0) for job in sleepy_jobs(queue, 12, 1.5)]
+    # It does not come back before the test is over: its reservation lasts.
+    await client.push_bulk([*innocent, Job(jobtype="blocks", args=[3600], queue=queue)])
+
+    await worker.logs("hangs: its event loop does not turn; killing it", UP_WITHIN_S)
+
+    await eventually(lambda: ended_ids(ledger).keys() == ids(innocent), UP_WITHIN_S)
+    assert Counter(ended_ids(ledger).values()) == {1: 12}
+
+
 # Children that are not well
+
+
+async def test_a_child_without_descriptors_is_not_ready_and_says_so_until_it_has_some(
+    server: BrokerServer,
+    client: FaktoryClient,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, 1)
+    pid = pid_of(worker, "worker-0")
+    await client.push(Job(jobtype="opens_all", args=[], queue=queue))
+
+    await worker.logs("worker-0 can open no more files or connections")
+    assert not is_ready(worker)
+    await eventually(lambda: ledger.notes == ["closed"], UP_WITHIN_S)
+    await eventually(lambda: is_ready(worker))
+    assert pid_of(worker, "worker-0") == pid, "it must not end for that"
+
+
+@pytest.mark.parametrize("kind", ["GeneratorExit", "KeyboardInterrupt"])
+async def test_a_worker_goes_on_after_more_unusual_exceptions_than_it_has_slots(
+    server: BrokerServer,
+    client: FaktoryClient,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
+    queue: str,
+    kind: str,
+) -> None:
+    worker = await start_service(start_worker, server, queue, 1)
+    pid = pid_of(worker, "worker-0")
+    await client.push_bulk(
+        [Job(jobtype="raises_unusual", args=[kind], queue=queue, retry=0) for _ in range(30)]
+    )
+    await client.push_bulk(jobs := sleepy_jobs(queue, 20, 0.01))
+
+    await eventually(lambda: ended_ids(ledger) == Counter(ids(jobs)))
+    await eventually(lambda: state.is_empty)
+    assert pid_of(worker, "worker-0") == pid
+    assert any(line["event"] == "a job failed" for line in worker.logged)
 
 
 async def test_a_child_that_hangs_is_replaced_and_its_job_runs_again(

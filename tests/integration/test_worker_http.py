@@ -220,7 +220,7 @@ async def test_cloudwatch_gets_lines_when_they_are_switched_on(
 
 
 @on_the_broker
-async def test_no_job_has_a_line_in_the_log_and_every_line_has_the_fixed_fields(
+async def test_jobs_that_fail_alike_share_one_line_and_every_line_has_the_fixed_fields(
     server: AnyServer, client: FaktoryClient, start_worker: StartWorker, queue: str
 ) -> None:
     worker = start_worker(server.url, WORKER_QUEUES=queue)
@@ -233,10 +233,10 @@ async def test_no_job_has_a_line_in_the_log_and_every_line_has_the_fixed_fields(
     jobs += [Job(jobtype="drops", args=[], queue=queue) for _ in range(10)]
     await client.push_bulk(jobs)
     await eventually(lambda: jobs_by_outcome(pages) == {"failed": 10, "drop": 10}, FIGURES_WITHIN_S)
-    assert worker.logged[before:] == []
+    assert [line["event"] for line in worker.logged[before:]] == ["a job failed"]
     worker.terminate()
     await worker.ended()
-    assert not [job.jid for job in jobs if job.jid in worker.stderr]
+    assert len([job.jid for job in jobs if job.jid in worker.stderr]) == 1
     for line in worker.logged:
         assert list(line)[:4] == ["timestamp", "level", "component", "event"], line
         assert line["service"] == "worker"

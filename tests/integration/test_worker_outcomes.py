@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections import defaultdict
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -20,11 +22,50 @@ pytestmark = ON_BOTH_SERVERS
 
 
 @pytest.fixture
+def queue() -> str:
+    """The same for all tests: they share a worker, and each finds its server empty."""
+    return "outcomes"
+
+
+@pytest.fixture(scope="module")
+def ledgers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ledger]:
+    """One for each server, by its URL."""
+    directory = tmp_path_factory.mktemp("ledgers")
+    return defaultdict(lambda: Ledger(directory / new_jid()))
+
+
+@pytest.fixture
+def ledger(server: AnyServer, ledgers: dict[str, Ledger]) -> Ledger:
+    """Without any line of an earlier test."""
+    found = ledgers[server.url]
+    found.path.unlink(missing_ok=True)
+    return found
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartWorker]:
+    """The worker of a server, made when it is first asked for: its start is most of a test."""
+    directory = tmp_path_factory.mktemp("workers")
+    found: dict[str, WorkerUnderTest] = {}
+
+    def worker_of(url: str, ledger: Ledger, queue: str) -> WorkerUnderTest:
+        if url not in found:
+            number = len(found)
+            found[url] = WorkerUnderTest(directory, number, url, ledger, WORKER_QUEUES=queue)
+        return found[url]
+
+    yield worker_of
+    for worker in found.values():
+        worker.clean_up()
+        assert "Traceback" not in worker.stderr, worker.stderr
+
+
+@pytest.fixture
 async def worker(
-    server: AnyServer, state: AnyState, start_worker: StartWorker, queue: str
+    server: AnyServer, state: AnyState, started: StartWorker, ledger: Ledger, queue: str
 ) -> WorkerUnderTest:
-    """A worker on the test's queue, ready to take jobs."""
-    worker = start_worker(server.url, WORKER_QUEUES=queue)
+    """A worker on the queue, ready to take jobs."""
+    worker = started(server.url, ledger, queue)
     await worker.ready(state)
     return worker
 
@@ -99,6 +140,25 @@ async def test_a_job_of_another_producer_is_known_by_its_jid(
     assert [(entry.id, entry.deliveries) for entry in ledger.entries] == [(jid, 1)]
 
 
+@pytest.mark.parametrize("how", ["retry", "defer"])
+async def test_a_handler_sees_every_field_of_another_producers_job_each_time_that_it_runs(
+    worker: WorkerUnderTest,
+    server: AnyServer,
+    state: AnyState,
+    ledger: Ledger,
+    queue: str,
+    how: str,
+) -> None:
+    job = {"jid": new_jid(), "jobtype": "tells", "args": [how], "queue": queue, "retry": 5}
+    told = {"custom": {"trace": {"ä": [1, None]}, "locale": "de"}, "backtrace": 7}
+    with RawClient(server.url) as stranger:
+        assert stranger.call("PUSH " + json.dumps(job | told)) == "OK"
+
+    await eventually(lambda: len(ledger.entries) == 2, 30)
+    assert [json.loads(entry.note) for entry in ledger.entries] == [told] * 2
+    assert {entry.id for entry in ledger.entries} == {job["jid"]}
+
+
 async def test_a_plain_function_can_be_a_handler(
     worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
@@ -109,12 +169,18 @@ async def test_a_plain_function_can_be_a_handler(
 
 
 async def test_a_worker_takes_no_more_jobs_than_it_has_slots(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    client: FaktoryClient,
+    server: AnyServer,
+    state: AnyState,
+    start_worker: StartWorker,
+    ledger: Ledger,
 ) -> None:
-    await client.push_bulk([Job(jobtype="sleepy", args=[60], queue=queue) for _ in range(6)])
+    """One of its own: its slots stay taken."""
+    start_worker(server.url, WORKER_QUEUES="slow")
+    await client.push_bulk([Job(jobtype="sleepy", args=[60], queue="slow") for _ in range(6)])
 
     await eventually(lambda: len(ledger.entries) == 4)
-    await stays(lambda: len(state.working) == 4 and len(state.queue(queue)) == 2, 2.5)
+    await stays(lambda: len(state.working) == 4 and len(state.queue("slow")) == 2, 2.5)
 
 
 # Errors

@@ -1,8 +1,9 @@
-"""A crawl of the synthetic web by real worker processes, watched through the state store."""
+"""Crawls by real worker processes, of the synthetic web or of any other site, watched through the
+state store."""
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from loadtest.politeness import Verdict, judge
@@ -21,12 +22,16 @@ HANDLERS = "worker.handlers.crawl,worker.handlers.parse"
 ASKED_FOR = "asked for"
 
 
-class Crawling:
-    """The state directory of a test, and the crawls in it."""
+class Crawls:
+    """The state directory of a test, and the crawls in it. `site` is what a worker must be told to
+    reach the site."""
 
-    def __init__(self, directory: Path, web: SyntheticWeb, shards: int = 16) -> None:
+    def __init__(
+        self, directory: Path, seeds: Sequence[str], site: Mapping[str, str], shards: int = 16
+    ) -> None:
         self.directory = directory
-        self.web = web
+        self.seeds = seeds
+        self.site = site
         self.shards = shards
         self.control = open_control(directory)
         self.control.layout(shards)
@@ -43,7 +48,7 @@ class Crawling:
             "CRAWL_SHARDS": str(self.shards),
             "CRAWL_LEASE_S": "2",
             "CRAWL_RETRY_S": "1",
-            **self.web.worker_settings,
+            **self.site,
             **more,
         }
 
@@ -55,7 +60,7 @@ class Crawling:
         scope: ScopeSpec | None = None,
         seeds: list[str] | None = None,
     ) -> int:
-        """From all front pages, unless told otherwise; its number."""
+        """From all seeds, unless told otherwise; its number."""
         spec = CrawlSpec(
             contact=CONTACT,
             scope=scope or ScopeSpec(max_depth=1000),
@@ -64,7 +69,7 @@ class Crawling:
         )
         crawl, _ = self.control.create_crawl(spec, time.time(), None, b"")
         by_shard: dict[int, list[str]] = {}
-        for url in seeds or self.web.seeds:
+        for url in seeds or self.seeds:
             by_shard.setdefault(shard_of_url(url, self.shards), []).append(url)
         self.control.add_seeds(crawl.id, by_shard)
         self.control.all_seeds_added(crawl.id)
@@ -104,6 +109,14 @@ class Crawling:
 
     async def has_pages(self, crawl: int, pages: int, within_s: float = 60.0) -> None:
         await eventually(lambda: self.counters(crawl)["pages"] >= pages, within_s)
+
+
+class Crawling(Crawls):
+    """Crawls of the synthetic web."""
+
+    def __init__(self, directory: Path, web: SyntheticWeb, shards: int = 16) -> None:
+        super().__init__(directory, web.seeds, web.worker_settings, shards)
+        self.web = web
 
     def coverage(self) -> Coverage:
         return coverage(self.web.perfect_crawl(), self.web.ledger())

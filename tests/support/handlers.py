@@ -1,6 +1,7 @@
 """The jobs that tests give to `python -m worker`: WORKER_HANDLERS=tests.support.handlers."""
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -112,6 +113,15 @@ def sync_sleepy(seconds: float, context: JobContext) -> None:
 async def add(n: int, context: JobContext) -> None:
     """What other clients push in the interoperability tests."""
     note(context, n)
+
+
+@job("tells")
+async def tells(how: str, context: JobContext) -> None:
+    """Notes all that it sees of its job, and runs twice."""
+    custom = {name: value for name, value in context.custom.items() if name != "mh"}
+    note(context, json.dumps({"custom": custom, "backtrace": context.fields.get("backtrace")}))
+    if context.deliveries == 1:
+        raise Retry(0.1, "once more") if how == "retry" else Defer(utc_now())
 
 
 @job("kills")

@@ -32,3 +32,11 @@ def is_ready(worker: WorkerUnderTest) -> bool:
 def _get(worker: WorkerUnderTest, path: str) -> httpx.Response:
     (line,) = [line for line in worker.logged if line["event"] == LISTENING]
     return httpx.get(f"http://{line['host']}:{line['port']}{path}", trust_env=False, timeout=20)
+
+
+def damaged_shards(worker: WorkerUnderTest) -> list[str]:
+    """As /readyz names them; none before it listens."""
+    if not any(line["event"] == LISTENING for line in worker.logged):
+        return []
+    named: list[str] = _get(worker, "/readyz").json().get("damaged_shards", [])
+    return named

@@ -1,11 +1,14 @@
 """Jobs that are hard on the process that runs them; beside those of tests.support.handlers."""
 
 import asyncio
+import contextlib
 import os
+import resource
 import time
 
 from tests.support.handlers import note
 from worker import JobContext, job
+from worker.figures import open_descriptors
 
 MIB = 1024 * 1024
 # What `leaks` never gives back.
@@ -25,6 +28,35 @@ async def hangs(context: JobContext) -> None:
     """Keeps the loop from turning, for nothing."""
     note(context, f"hangs {os.getpid()}")
     time.sleep(3600)  # noqa: ASYNC251
+
+
+@job("exits")
+async def exits(after_s: float, context: JobContext) -> None:
+    """Takes its process with it."""
+    note(context, f"exits {os.getpid()}")
+    await asyncio.sleep(after_s)
+    os._exit(3)
+
+
+@job("opens_all")
+async def opens_all(context: JobContext) -> None:
+    """Leaves no descriptor to anybody for some time."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_descriptors(), hard))
+    opened = []
+    with contextlib.suppress(OSError):
+        while True:
+            opened.append(os.dup(2))
+    await asyncio.sleep(8)
+    for descriptor in opened:
+        os.close(descriptor)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    note(context, "closed")
+
+
+@job("raises_unusual")
+async def raises_unusual(name: str) -> None:
+    raise {"GeneratorExit": GeneratorExit, "KeyboardInterrupt": KeyboardInterrupt}[name]
 
 
 @job("computes")

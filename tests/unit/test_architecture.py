@@ -16,6 +16,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "api": ("shared",),
     "broker": ("shared",),
     "devservers": (),
+    "requirements": (),
     "loadtest": ("shared", "devservers"),
     "cli": ("shared",),
     "examples": ("worker",),
@@ -30,6 +31,7 @@ FAKTORY_LAYERS = (
     ("client",),
 )
 WORKER_LAYERS = (
+    ("net.byte_budget",),
     (
         *("outcomes", "window", "queues", "lane_plan", "drain", "page_ids", "bodies"),
         *("resources", "net", "net.addresses", "net.buckets", "net.fetcher", "records"),
@@ -38,7 +40,8 @@ WORKER_LAYERS = (
         *("warc", "warc.digests", "warc.streams", "warc.threads", "warc.wat"),
         *("charset", "html_guard", "net.dns_cache", "net.idle", "net.tls"),
         *("stages", "scheduler", "pressure", "link", "task_dump", "loop_lag", "exits"),
-        *("fork_safety", "settings", "crawl", "crawl.ready"),
+        *("fork_safety", "settings", "crawl", "crawl.ready", "crawl.allowance", "held_jobs"),
+        "crawl.reachability",
     ),
     (
         *("delivery", "net.resolver", "net.encodings", "size_command", "config_command"),
@@ -48,7 +51,7 @@ WORKER_LAYERS = (
         *("child_link", "crawl.politeness", "crawl.robots"),
     ),
     (
-        *("context", "source", "net.http1", "net.following", "command_line"),
+        *("context", "source", "net.http1", "net.following", "command_line", "in_flight"),
         *("crawl.robots_source", "crawl.robots_tags"),
         *("sinks.lane", "sinks.kinds", "sinks.rows", "sinks.files.segments"),
         *("warc.http_source", "warc.payloads"),
@@ -94,8 +97,9 @@ WORKER_LAYERS = (
     (
         *("supervision", "supervision.status", "supervision.emf", "supervision.limits"),
         *("supervision.liveness", "supervision.restarts", "supervision.plan", "supervision.proc"),
-        *("supervision.backlog", "supervision.server_view"),
+        *("supervision.backlog", "supervision.left_behind"),
     ),
+    ("supervision.server_view",),
     ("supervision.stage_summary", "supervision.health", "supervision.child_handle"),
     ("supervision.metrics", "supervision.place"),
     ("supervision.http", "supervision.cloudwatch", "supervision.supervisor"),
@@ -110,21 +114,30 @@ SETTINGS_LAYERS = (
     ("indirect",),
     ("loading",),
 )
+HTTP_LAYERS = (
+    ("limits", "problems", "hosts"),
+    ("transport", "answers"),
+    ("protocol",),
+    ("serving",),
+)
 STATE_LAYERS = (
-    ("model", "schema", "clock"),
+    ("model", "schema", "clock", "damage"),
     ("protocol", "database"),
     ("tally", "resplit", "sqlite_reader", "sqlite_robots", "sqlite_links"),
     ("admission", "sqlite_control", "new_generation"),
     ("sqlite_shard",),
     ("directory",),
+    ("readers",),
     ("old_shard",),
     ("reshard",),
 )
 BROKER_LAYERS = (
-    ("schema", "jobs", "known", "clients"),
-    ("directory", "batches", "retries"),
+    ("schema", "jobs", "known", "checksums", "tally", "pages", "progress", "memory"),
+    ("damage", "batches", "retries", "clients", "holders"),
+    ("walking",),
     ("reading",),
-    ("store", "queues"),
+    ("directory", "queues"),
+    ("store", "checking", "recovery"),
     ("sets",),
     ("manager", "answers"),
     ("mutations",),
@@ -135,7 +148,7 @@ BROKER_LAYERS = (
 )
 API_LAYERS = (
     ("problems", "keys", "metrics"),
-    ("budget", "intake", "bodies", "guard", "siblings", "http_protocol"),
+    ("budget", "intake", "bodies", "guard", "siblings"),
     (
         *("batcher", "replies", "crawls", "crawls.model", "crawls.seeds", "crawls.paging"),
         *("crawls.rates", "crawls.limited_by", "crawls.files", "crawls.orders", "crawls.census"),
@@ -151,7 +164,7 @@ API_LAYERS = (
     ("__main__",),
 )
 CLI_LAYERS = (
-    ("consoles", "stall", "stop", "api_client", "figures", "seeds", "with_parent"),
+    ("consoles", "cuts", "stall", "stop", "api_client", "figures", "seeds", "with_parent"),
     ("services", "arguments", "kept", "summary"),
     ("order", "watch"),
     ("crawl", "demo", "up", "submit", "status"),
@@ -175,7 +188,9 @@ PURE: dict[str, tuple[str, ...]] = {
     "api.metrics": (),
     "api.problems": (),
     "broker.clients": (),
+    "broker.holders": ("broker.memory",),
     "broker.known": (),
+    "broker.memory": (),
     "broker.retries": (),
     "cli.figures": (),
     "cli.stall": (),
@@ -191,6 +206,7 @@ PURE: dict[str, tuple[str, ...]] = {
     "worker.supervision.backlog": (),
     "worker.supervision.emf": (),
     "worker.supervision.health": (),
+    "worker.supervision.left_behind": (),
     "worker.supervision.liveness": (),
     "worker.supervision.plan": (),
     "worker.supervision.restarts": (),
@@ -198,7 +214,9 @@ PURE: dict[str, tuple[str, ...]] = {
     "worker.supervision.status": (),
     "worker.delivery": ("asyncio.Task",),
     "worker.bodies": (),
+    "worker.crawl.allowance": (),
     "worker.crawl.politeness": (),
+    "worker.crawl.reachability": (),
     "worker.crawl.ready": (),
     "worker.crawl.robots": (),
     "worker.crawl.robots_tags": (),
@@ -217,19 +235,27 @@ PURE: dict[str, tuple[str, ...]] = {
     "worker.warc.writing": (),
     "worker.pages": (),
     "worker.net.addresses": (),
+    "worker.net.byte_budget": (),
     "worker.charset": (),
     "worker.net.dns_cache": (),
     "worker.net.encodings": (),
     "worker.net.fetcher": (),
     "worker.net.idle": (),
+    "shared.budget": (),
+    "shared.clock": (),
     "shared.crawl.canonical": (),
+    "shared.crawl.cuts": (),
     "shared.crawl.exclusions": (),
     "shared.crawl.globs": (),
     "shared.crawl.messages": (),
+    "shared.crawl.patience": (),
     "shared.crawl.scope": (),
     "shared.crawl.spec": (),
     "shared.crawl.states": (),
     "shared.crawl.traps": (),
+    "shared.http.hosts": (),
+    "shared.http.limits": (),
+    "shared.http.problems": (),
     "shared.sizing": (),
     "shared.urls": (),
     "shared.faktory.codec": (),
@@ -279,6 +305,10 @@ def test_no_modules_import_each_other_in_a_circle(tree):
 def test_the_faktory_client_is_built_in_layers(tree):
     assert imports.layer_violations(tree, "shared.faktory", FAKTORY_LAYERS) == []
     assert imports.layer_violations(tree, "shared.settings", SETTINGS_LAYERS) == []
+
+
+def test_the_http_front_is_built_in_layers(tree):
+    assert imports.layer_violations(tree, "shared.http", HTTP_LAYERS) == []
 
 
 def test_the_state_is_built_in_layers(tree):

@@ -83,6 +83,24 @@ def test_a_line_is_one_write(start_logs):
     assert stderr.writes == 1
 
 
+def test_a_log_on_a_full_disk_stops_nobody_and_says_later_what_is_missing(start_logs, monkeypatch):
+    stderr = start_logs("info")
+    log = get_logger("any")
+
+    def full(text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stderr, "write", full)
+        log.info("1")
+        log.info("2")
+    log.info("3")
+    assert [line["event"] for line in stderr.lines()] == [
+        "3",
+        "2 lines of the log could not be written",
+    ]
+
+
 def test_a_fixed_field_gives_way_to_one_of_the_line(start_logs):
     stderr = start_logs("info", **CHILD)
     get_logger("supervisor").info("a child ended", process_id="parse-3")

@@ -8,9 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from shared.state.directory import open_control, open_reader
+from shared.state.database import StateError
+from shared.state.directory import open_control
 from shared.state.model import Layout
 from shared.state.protocol import ControlStore, ShardReader
+from shared.state.readers import ShardReaders
 from shared.state.sqlite_control import SqliteControl
 
 Result = TypeVar("Result")
@@ -24,7 +26,7 @@ class Control:
         self._directory = directory
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="crawl-control")
         self._store: SqliteControl | None = None
-        self._readers: dict[tuple[int, int], ShardReader] = {}
+        self._readers = ShardReaders(directory)
         self.tag = ""
         self.layout = Layout(generation=0, shards=1, wanted=1, most_ever=1)
 
@@ -60,7 +62,7 @@ class Control:
             readers = [self._reader(number) for number in range(self.layout.shards)]
             return [reader.counters(crawl) for reader in readers if reader is not None]
 
-        return await self.in_thread(read)
+        return await self._read(read)
 
     async def received(self, target: int, source: int) -> int:
         """Up to which number the batches of one shard have arrived in another."""
@@ -69,7 +71,7 @@ class Control:
             reader = self._reader(target)
             return reader.received_from(source) if reader is not None else 0
 
-        return await self.in_thread(read)
+        return await self._read(read)
 
     async def seed_names(self, crawl: int, most: int) -> frozenset[str] | None:
         """None: they are more."""
@@ -84,22 +86,27 @@ class Control:
                     return None
             return frozenset(names)
 
-        return await self.in_thread(read)
+        return await self._read(read)
 
     def _opened(self) -> SqliteControl:
         assert self._store is not None, "before the start"
         return self._store
 
     def _reader(self, shard: int) -> ShardReader | None:
-        key = (self.layout.generation, shard)
-        if key not in self._readers:
-            reader = open_reader(self._directory, *key)
-            if reader is None:
-                return None
-            self._readers[key] = reader
-        return self._readers[key]
+        return self._readers.get(self.layout.generation, shard)
+
+    async def _read(self, read: Callable[[], Result]) -> Result:
+        """Raises StateError; whatever was open is opened anew then."""
+
+        def opened_anew_after_an_error() -> Result:
+            try:
+                return read()
+            except StateError:
+                self._readers.close()
+                raise
+
+        return await self.in_thread(opened_anew_after_an_error)
 
     def _close_files(self) -> None:
-        for reader in self._readers.values():
-            reader.close()
+        self._readers.close()
         self._opened().close()

@@ -2,24 +2,28 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 
 from shared.crawl.scope import Scope
 from shared.crawl.spec import CrawlSpec
 from shared.crawl.states import CrawlState
 from shared.state.model import Crawl, DomainRule
+from worker.crawl.allowance import Allowance
 
 
 @dataclass(slots=True)
 class LiveCrawl:
-    """State: how many pages it may still fetch here without asking (None: as many as it likes), and
-    the hosts or domains of its seeds (None: too many to know, the store must be asked)."""
+    """State: what it may fetch here without asking (None: as many pages as it likes), and the hosts
+    or domains of its seeds (None: too many to know, the store must be asked)."""
 
     id: int
     spec: CrawlSpec
     state: CrawlState
     scope: Scope
     user_agent: str
-    pages_left: int | None = None
+    # For how long a host is tried that cannot be reached or wants to be left alone.
+    patience_s: float = inf
+    allowance: Allowance | None = None
     seed_names: frozenset[str] | None = None
 
     @property
@@ -29,14 +33,31 @@ class LiveCrawl:
 
 @dataclass(slots=True)
 class LiveCrawls:
-    """State: the crawls by id, and what operators said of domains."""
+    """State: the crawls by id, how many processes crawl, and what operators said of domains."""
 
     by_id: dict[int, LiveCrawl] = field(default_factory=dict)
+    members: int = 1
     _rules: dict[tuple[int | None, str], DomainRule] = field(default_factory=dict)
 
     @property
     def running(self) -> list[int]:
         return [crawl.id for crawl in self.by_id.values() if crawl.is_running]
+
+    @property
+    def patiences(self) -> dict[int, float]:
+        """Of those that run."""
+        return {crawl.id: crawl.patience_s for crawl in self.by_id.values() if crawl.is_running}
+
+    @property
+    def held_pages(self) -> int:
+        """Of crawls with a limit: see `Allowance.held`."""
+        allowances = [crawl.allowance for crawl in self.by_id.values()]
+        return sum(allowance.held for allowance in allowances if allowance is not None)
+
+    def forget_allowances(self) -> None:
+        for crawl in self.by_id.values():
+            if crawl.allowance is not None:
+                crawl.allowance.forget()
 
     def update(self, crawls: Iterable[Crawl], made: Mapping[int, LiveCrawl]) -> set[int]:
         """Take over the states; `made` has those that are new here. Gives those that ran and do

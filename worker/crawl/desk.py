@@ -6,15 +6,16 @@ at any point repeats work and loses none.
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
 
+from shared.crawl.cuts import CUT_COUNTERS
 from shared.crawl.messages import LinksMessage, ParsedPage
 from shared.crawl.states import UrlState
+from shared.state import clock
 from shared.state.model import ClaimedUrl, LeaseLost, NewUrl, SeedBatch, Settled
 from shared.state.protocol import ShardStore
 from shared.urls import Url, parse_url, registrable_domain, shard_of_url
@@ -121,7 +122,7 @@ class Desk:
             batches.append((batch, urls, self._host_limit(batch.crawl)))
 
         def receive(store: ShardStore) -> None:
-            now = time.time()
+            now = clock.now()
             for batch, urls, limit in batches:
                 if store.receive(batch.source, batch.sequence) and urls:
                     _admit(store, batch.crawl, urls, now, limit)
@@ -172,7 +173,16 @@ class Desk:
                     continue
                 sorting = sortings[page.crawl] = self._sorting(crawl)
             links.append(sorting.sort(page.links, page.depth + 1, 0))
+            if page.cuts:
+                self._count_cuts(page, links[-1])
         return links
+
+    def _count_cuts(self, page: ParsedPage, links: SortedLinks) -> None:
+        """With its links, so that they are counted once, when the page ends."""
+        for cut in page.cuts:
+            if cut in CUT_COUNTERS:
+                links.counts[CUT_COUNTERS[cut]] += 1
+                self._figures.cuts[cut] += 1
 
     async def _admit_local(self, found: Iterable[tuple[int, int, SortedLinks]]) -> None:
         """The links that are of other shards of this process than their page's, whose shard and
@@ -211,7 +221,7 @@ class Desk:
     async def _admit(self, shard: int, crawl: int, urls: list[NewUrl]) -> None:
         limit = self._host_limit(crawl)
         await self._store.change(
-            shard, lambda store: _admit(store, crawl, urls, time.time(), limit)
+            shard, lambda store: _admit(store, crawl, urls, clock.now(), limit)
         )
         self._admitted(shard, crawl, urls)
 
@@ -246,7 +256,7 @@ def _admit(
 
 
 def _end(store: ShardStore, endings: list[Ending]) -> None:
-    now = time.time()
+    now = clock.now()
     for crawl in {ending.crawl for ending in endings}:
         mine = [ending for ending in endings if ending.crawl == crawl]
         found = [url for ending in mine for url in ending.mine]

@@ -11,6 +11,8 @@ from worker.net.fetcher import REDIRECTS, TEMPORARY_STATUSES, Answer
 
 MAX_REDIRECTS = 5
 MOST_ATTEMPTS = 3
+# Of a URL that is answered with 429 or 503: most often that is not about the URL.
+MOST_REFUSALS = 5
 # Each further attempt waits so many times longer.
 BACKOFF = 4
 MAX_REASON_LENGTH = 80
@@ -60,6 +62,15 @@ def try_again(
 def put_off(claimed: ClaimedUrl, reason: str = "") -> Settled:
     """Queued again as it was; spends no attempt."""
     return Settled(claimed.id, UrlState.QUEUED, 0, _short(reason), attempts=claimed.attempts)
+
+
+def sent_away(claimed: ClaimedUrl, status: int, until: float) -> Settled:
+    """The host wants to be left alone until then. Others that wait there go first."""
+    attempts = claimed.attempts + 1
+    if attempts >= MOST_REFUSALS:
+        return Settled(claimed.id, UrlState.FAILED, status, f"http {status}", attempts=attempts)
+    reason = f"http {status}: host put off"
+    return Settled(claimed.id, UrlState.QUEUED, status, reason, 0, attempts, until)
 
 
 def ended(claimed: ClaimedUrl, state: UrlState, reason: str, status: int = 0) -> Settled:

@@ -8,13 +8,14 @@ import asyncio
 from collections.abc import Callable
 
 from shared.crawl.states import UrlState
-from shared.state.model import ClaimedUrl, Settled
+from shared.state.model import HELD_PAGES, ClaimedUrl, Settled
 from worker.crawl import endings
+from worker.crawl.allowance import ASK_AGAIN_S, Allowance
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
 from worker.crawl.hosts import Origin
 from worker.crawl.robots import RobotsRules
 from worker.crawl.settling import Settling
-from worker.crawl.visits import Visits, is_hopeless
+from worker.crawl.visits import Visits
 from worker.crawl.working_set import WorkingSet
 
 MOST_ROBOTS = 256
@@ -22,7 +23,6 @@ MOST_ROBOTS = 256
 MOST_PASSED_OVER = 100
 # Answers that the broker or the store does not have yet, for each slot.
 UNSETTLED_PER_SLOT = 2
-GRANT_AGAIN_S = 0.2
 # How long an answer may wait for others before the store is told: it costs less together.
 LEAST_PATIENCE_S = 0.05
 MOST_PATIENCE_S = 0.5
@@ -33,8 +33,8 @@ FEW_URLS = 2
 
 
 class Feed:
-    """State: whether it is open, its pace, and when it looks next. `wants_pages` asks for pages
-    that a crawl with a limit may fetch."""
+    """State: whether it is open, its pace, when it looks next, and the origins that wait for pages
+    that their crawls may fetch. `wants_pages` asks for some."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class Feed:
         self._wants_pages = wants_pages
         self._timer: asyncio.TimerHandle | None = None
         self._pump_is_due = False
+        self._starved: set[int] = set()
         # The share of the slots that back-pressure leaves.
         self.pace = 1.0
         self.is_open = True
@@ -69,6 +70,7 @@ class Feed:
             "domains": ready.domains,
             "ready": ready.ready,
             "waiting": ready.waiting,
+            HELD_PAGES: self._crawls.held_pages,
         }
 
     @property
@@ -84,6 +86,15 @@ class Feed:
         if not self._pump_is_due:
             self._pump_is_due = True
             self._loop.call_soon(self._pump)
+
+    def pages_came(self) -> None:
+        """Crawls may fetch what they could not before."""
+        starved, self._starved = self._starved, set()
+        for handle in starved:
+            origin = self._hosts.origins.get(handle)
+            if origin is not None:
+                self._hosts.place_again(origin)
+        self.wake()
 
     def _pump(self) -> None:
         self._pump_is_due = False
@@ -108,6 +119,7 @@ class Feed:
             return False
         return (
             self.is_open
+            and not visits.in_flight.is_full
             and visits.in_slots < int(self._slots * self.pace)
             and visits.robots_in_flight < MOST_ROBOTS
         )
@@ -120,9 +132,17 @@ class Feed:
             self._hosts.ready.block(origin.handle, now + LEASE_AGAIN_S)
             self._hosts.request_ended(origin, None)
             return
+        if not origin.urls:
+            # Nobody wants anything of it now; its end looks for more.
+            self._hosts.request_ended(origin, None)
+            return
         rules = self._visits.robots.peek(origin.name)
-        if rules is None or (rules.is_unreachable and not is_hopeless(rules, origin.state)):
+        if rules is None:
             self._visits.begin_robots(origin)
+            return
+        if rules.is_unreachable:
+            self._hosts.request_ended(origin, None)
+            self._hosts.put_off(origin, rules.expires_at)
             return
         chosen = self._next_url(origin, rules, now)
         if len(origin.urls) < FEW_URLS:
@@ -146,23 +166,28 @@ class Feed:
             if ending is not None:
                 self._settling.settle(shard, ending)
                 continue
-            if crawl.pages_left == 0:
+            if crawl.allowance is not None and not self._is_allowed(crawl, crawl.allowance, now):
                 origin.urls.append(claimed)
-                self._wants_pages(crawl)
                 continue
-            if crawl.pages_left is not None:
-                crawl.pages_left -= 1
             return claimed, crawl
         if origin.urls:
             # All of it waits for pages that the crawl may fetch.
-            self._hosts.ready.block(origin.handle, now + GRANT_AGAIN_S)
+            self._starved.add(origin.handle)
+            self._hosts.ready.block(origin.handle, now + ASK_AGAIN_S)
         return None
+
+    def _is_allowed(self, crawl: LiveCrawl, allowance: Allowance, now: float) -> bool:
+        """One page more; what may be fetched after it is asked for in time."""
+        is_allowed = allowance.left > 0
+        if is_allowed:
+            allowance.begin(now)
+        if allowance.is_low:
+            self._wants_pages(crawl)
+        return is_allowed
 
     def _why_not(
         self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, rules: RobotsRules
     ) -> Settled | None:
-        if rules.is_unreachable:
-            return endings.ended(claimed, UrlState.FAILED, f"robots.txt: {rules.reason}")
         if self._crawls.is_blocked(crawl.id, origin.domain.name):
             return endings.ended(claimed, UrlState.SKIPPED, "domain blocked by an operator")
         if not rules.allows(claimed.url):

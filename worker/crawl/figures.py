@@ -17,16 +17,19 @@ FETCH_DURATION = family(
     bounds=DURATION_BOUNDS_S,
 )
 BYTES = family("crawl_bytes_total", "counter", "Bytes of the answers, as they came")
+CUTS = family(
+    "crawl_pages_cut_total", "counter", "Parsed pages of which not all was seen, by why", "limit"
+)
 LINKS = family("crawl_links_total", "counter", "Links found on parsed pages (edges)")
 STATE = family(
     "crawl_state",
     "gauge",
-    "Shards owned; slots, their pace by back-pressure, and how many are busy; domains in memory, "
-    "ready or waiting for their time; robots.txt asked for; answers on their way to broker and "
-    "store",
+    "Shards owned, and damaged ones of all; slots, their pace by back-pressure, and how many are "
+    "busy; domains in memory, ready or waiting for their time; robots.txt asked for; answers on "
+    "their way to broker and store",
     "figure",
 )
-FAMILIES = (FETCHES, FETCH_DURATION, BYTES, LINKS, STATE)
+FAMILIES = (FETCHES, FETCH_DURATION, BYTES, LINKS, CUTS, STATE)
 
 
 class CrawlFigures:
@@ -38,6 +41,7 @@ class CrawlFigures:
         self.seconds = 0.0
         self.bytes = 0
         self.links = 0
+        self.cuts: Counter[str] = Counter()
 
     def fetched(self, outcome: str, took_s: float, size: int = 0) -> None:
         """`outcome` is the class of a status, or `error`."""
@@ -51,4 +55,5 @@ class CrawlFigures:
         yield filled(FETCH_DURATION, [Sample([], self.seconds, list(self.buckets))])
         yield filled(BYTES, [Sample([], self.bytes)])
         yield filled(LINKS, [Sample([], self.links)])
+        yield filled(CUTS, [Sample([name], count) for name, count in self.cuts.items()])
         yield filled(STATE, [Sample([name], number) for name, number in state.items()])

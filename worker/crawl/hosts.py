@@ -61,6 +61,10 @@ class OwnedShard:
     # Nothing new is begun: it is about to be given up.
     is_leaving: bool = False
     is_loading: bool = False
+    # When the origins that are left alone are looked at next (the loop's clock), and up to which
+    # time of theirs (as the store has it) they were.
+    hopeless_look_at: float = 0.0
+    hopeless_looked_to: float = 0.0
 
     @property
     def is_busy(self) -> bool:

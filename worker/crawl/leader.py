@@ -5,34 +5,46 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from pathlib import Path
-from typing import TextIO, TypeVar
+from typing import NamedTuple, TextIO, TypeVar
 
+from shared.contained import Outside, path_below
 from shared.crawl.exclusions import Exclusions
 from shared.crawl.messages import crawl_queues
 from shared.crawl.states import CrawlState
 from shared.errors import ConfigError, InvalidUrl, ManyhandsError
 from shared.logs import get_logger
 from shared.settings import CrawlSettings
-from shared.state.model import Crawl, Layout
+from shared.state import clock
+from shared.state.database import StateError
+from shared.state.model import HELD_PAGES, Crawl, Layout, Member
 from shared.state.protocol import ControlStore
 from shared.urls import parse_url, shard_of_url
-from worker.crawl.progress import Totals, limit_reached, why_failed
+from worker.crawl.leases import RENEWALS
+from worker.crawl.progress import Totals, is_near_its_end, limit_reached, why_failed
 
 Result = TypeVar("Result")
 Ask = Callable[[Callable[[ControlStore], Result]], Awaitable[Result]]
 LEADER_TTL_S = 5.0
 # The owner of leases while the number is being changed; one that was killed leaves them behind.
 RESHARDING = "reshard"
-# A crawl that stands still for so many looks, with something to fetch, has lost granted pages.
-LOOKS_AT_STANDSTILL = 10
+# A crawl has lost pages that were given out if it stands still with something to fetch while the
+# members have told so often what they hold.
+TOLD_AT_STANDSTILL = 3
 SEED_LINES_AT_ONCE = 5_000
 # Queue names have two digits up to so many shards, three up to the next, and so on.
 WIDTHS = (100, 1000)
 
 
+class _Standstill(NamedTuple):
+    """`since` is on the monotonic clock; `given` are the pages that were given out then."""
+
+    since: float
+    given: int
+
+
 class Leader:
-    """State: whether it leads, and of each crawl the figures that were seen last: one that stands
-    still with nothing to do, twice in a row, is complete."""
+    """State: whether it leads, whether a crawl is near its end, and of each crawl the figures that
+    were seen last: one that stands still with nothing to do, twice in a row, is complete."""
 
     def __init__(
         self,
@@ -48,9 +60,12 @@ class Leader:
         self._counters = counters
         self._change_shards = change_shards
         self._seen: dict[int, Totals] = {}
-        self._still: dict[int, int] = {}
+        self._still: dict[int, _Standstill] = {}
+        # Crawls whose state could not be read at the last look.
+        self._unknown: set[int] = set()
         self._log = get_logger("crawl").bind(role="leader")
         self.is_leading = False
+        self.is_near_an_end = False
 
     async def leads(self) -> bool:
         leads: bool = await self._ask(lambda control: control.lead(self._name, LEADER_TTL_S))
@@ -60,12 +75,19 @@ class Leader:
         return leads
 
     async def tick(self, shards: int) -> None:
+        self.is_near_an_end = False
         if not await self.leads():
             return
         crawls: list[Crawl] = await self._ask(lambda control: control.live_crawls())
         for crawl in crawls:
             try:
                 await self._tend(crawl, shards)
+                self._unknown.discard(crawl.id)
+            except StateError as error:
+                # Nobody can tell how far it is, so it goes on.
+                if crawl.id not in self._unknown:
+                    self._unknown.add(crawl.id)
+                    self._log.error("a crawl cannot be judged", crawl=crawl.id, reason=str(error))
             except ManyhandsError as error:
                 self._log.error("a crawl fails", crawl=crawl.id, reason=str(error))
                 await self._end(crawl, CrawlState.FAILED, str(error))
@@ -74,13 +96,16 @@ class Leader:
         # Before the counters: seeds that are taken between the two looks are owed in the second.
         waiting: int = await self._ask(lambda control: control.seeds_waiting(crawl.id))
         if crawl.state is CrawlState.STARTING:
+            self.is_near_an_end = True
             await self._set_up(crawl, shards, waiting)
             return
         totals = Totals.of(await self._counters(crawl.id))
-        if crawl.state is CrawlState.STOPPING:
+        is_stopping = crawl.state is CrawlState.STOPPING
+        self.is_near_an_end |= is_stopping or is_near_its_end(crawl, totals)
+        if is_stopping:
             await self._finish_stopping(crawl, totals)
             return
-        reason = limit_reached(crawl, totals, time.time())
+        reason = limit_reached(crawl, totals, clock.now())
         if reason is not None:
             await self._change(crawl, CrawlState.STOPPING, reason, ends_as=CrawlState.LIMIT_REACHED)
         elif crawl.state is CrawlState.RUNNING:
@@ -131,14 +156,31 @@ class Leader:
         await self._end(crawl, state, failure or "every URL has come to its end")
 
     async def _free_lost_pages(self, crawl: Crawl, totals: Totals) -> None:
-        """Pages that were granted to a process that died are granted to another."""
+        """Pages that were given to a process that died are given to another: as soon as nothing
+        moves, and every member has said since that it holds none. So all that were fetched are
+        counted, and whoever wants to fetch one more has to ask."""
+        if crawl.spec.limits.pages is None:
+            return
         before = self._seen.get(crawl.id)
-        is_still = before is not None and before.changes == totals.changes
-        looks = self._still.get(crawl.id, 0) + 1 if is_still and totals.owed else 0
-        self._still[crawl.id] = looks
-        if crawl.spec.limits.pages is not None and looks >= LOOKS_AT_STANDSTILL:
-            self._still[crawl.id] = 0
-            await self._ask(lambda control: control.reset_pages(crawl.id, totals.pages))
+        if before is None or before.changes != totals.changes or not totals.owed:
+            self._still.pop(crawl.id, None)
+            return
+        still = self._still.get(crawl.id)
+        if still is None:
+            given: int = await self._ask(lambda control: control.granted_pages(crawl.id))
+            self._still[crawl.id] = _Standstill(time.monotonic(), given)
+            return
+        told_after_s = TOLD_AT_STANDSTILL * self._settings.lease_s / RENEWALS
+        if time.monotonic() - still.since < told_after_s:
+            return
+        del self._still[crawl.id]
+        members: list[Member] = await self._ask(lambda control: control.members())
+        if still.given > totals.pages and not any(
+            member.figures.get(HELD_PAGES, 0) for member in members
+        ):
+            await self._ask(
+                lambda control: control.reset_pages(crawl.id, totals.pages, still.given)
+            )
 
     async def _finish_stopping(self, crawl: Crawl, totals: Totals) -> None:
         ends_as = crawl.ends_as or CrawlState.CANCELLED
@@ -162,12 +204,12 @@ class Leader:
     ) -> None:
         await self._ask(
             lambda control: control.change_state(
-                crawl.id, {crawl.state}, state, time.time(), reason=reason, ends_as=ends_as
+                crawl.id, {crawl.state}, state, clock.now(), reason=reason, ends_as=ends_as
             )
         )
 
     async def _note(self, crawl: Crawl, text: str) -> None:
-        await self._ask(lambda control: control.note(crawl.id, text, time.time()))
+        await self._ask(lambda control: control.note(crawl.id, text, clock.now()))
 
     # The number of shards
 
@@ -207,7 +249,10 @@ def _seeds_by_shard(lines: Iterable[str], shards: int) -> tuple[dict[int, list[s
 def _file(settings: CrawlSettings, name: str) -> Path:
     if settings.files is None:
         raise ConfigError(f"the crawl names the file {name}, but CRAWL_FILES is not set")
-    return settings.files / name
+    try:
+        return path_below(settings.files, name)
+    except Outside as error:
+        raise ConfigError(f"the file {name} of CRAWL_FILES {error}") from None
 
 
 def _opened(path: Path) -> TextIO:
@@ -231,7 +276,10 @@ def keep_exclusions(settings: CrawlSettings, crawl: Crawl) -> None:
         return
     with _opened(_file(settings, crawl.spec.exclusions_file)) as file:
         text = file.read()
-    Exclusions.parse(text.splitlines())
+    try:
+        Exclusions.parse(text.splitlines())
+    except ValueError as error:
+        raise ConfigError(f"the exclusions file cannot be used: {error}") from None
     draft = kept.with_suffix(".new")
     draft.write_text(text, encoding="utf-8")
     draft.replace(kept)

@@ -1,12 +1,14 @@
 """Which shards a process may hold, and until when it may act on them. Pure, but for the clock."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from shared.state.model import Lease, LeaseLost, Member
 
 # An owner's right ends so much sooner than its lease: a request that was checked is sent at once.
 MARGIN = 0.2
+# How often a lease is renewed while it lasts; a member's figures are told at the same time.
+RENEWALS = 4
 
 
 def shares(shards: int, members: Sequence[Member]) -> dict[str, int]:
@@ -25,7 +27,11 @@ def shares(shards: int, members: Sequence[Member]) -> dict[str, int]:
 
 
 def shards_to_claim(
-    me: str, shards: int, members: Sequence[Member], leases: Sequence[Lease]
+    me: str,
+    shards: int,
+    members: Sequence[Member],
+    leases: Sequence[Lease],
+    damaged: Collection[int] = (),
 ) -> list[int]:
     """Those that nobody holds, as many as are missing to this member's share. Members begin at
     different places, so that two who look at the same time seldom want the same."""
@@ -34,7 +40,8 @@ def shards_to_claim(
     wanted = shares(shards, members).get(me, 0) - mine
     names = sorted(member.name for member in members)
     first = shards * names.index(me) // len(names) if me in names else 0
-    free = [shard % shards for shard in range(first, first + shards) if shard % shards not in held]
+    in_turn = (shard % shards for shard in range(first, first + shards))
+    free = [shard for shard in in_turn if shard not in held and shard not in damaged]
     return free[: max(0, wanted)]
 
 

@@ -1,9 +1,8 @@
 """The shards of this process: leases taken, kept and given back, stores opened and closed."""
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -11,22 +10,24 @@ from shared.crawl.messages import crawl_queue
 from shared.errors import ManyhandsError
 from shared.logs import Logger
 from shared.settings import CrawlSettings
-from shared.state.directory import open_shard
+from shared.state import clock
+from shared.state.damage import WHAT_TO_DO, is_damaged, write_note
+from shared.state.database import StateDamaged, StateError
+from shared.state.directory import open_shard, shard_file
 from shared.state.model import LeaseLost, Member
 from shared.state.protocol import ControlStore
 from worker.crawl.control import Control
+from worker.crawl.crawls import LiveCrawls
 from worker.crawl.desk import Desk
 from worker.crawl.feed import Feed
 from worker.crawl.hosts import OwnedShard
 from worker.crawl.leader import Leader
-from worker.crawl.leases import Rights, shards_to_claim, shards_to_release
+from worker.crawl.leases import RENEWALS, Rights, shards_to_claim, shards_to_release
 from worker.crawl.outbox import Outbox
 from worker.crawl.store_thread import StoreThread
 from worker.crawl.tasks import Tasks
 from worker.crawl.working_set import WorkingSet
 
-# Of the lease: how often it is renewed.
-RENEWALS = 4
 BALANCE_S = 1.0
 
 
@@ -43,6 +44,7 @@ class Leasing:
     rights: Rights
     control: Control
     store: StoreThread
+    crawls: LiveCrawls
     hosts: WorkingSet
     desk: Desk
     feed: Feed
@@ -56,6 +58,8 @@ class Leasing:
     said: int = -1
     # Nothing new is claimed.
     is_stopping: bool = False
+    # Shards whose files are damaged.
+    damaged: set[int] = field(default_factory=set)
 
     async def settle_layout(self, is_closing: Callable[[], bool]) -> None:
         """Wait until the shards are as many as the settings say; the leader sees to that."""
@@ -106,6 +110,16 @@ class Leasing:
         if self.shards.get(shard.number) is shard:
             self.drop(shard.number, f"{type(error).__name__}: {error}")
 
+    def file_failed(self, number: int, error: StateError) -> None:
+        if number not in self.shards:
+            return
+        if isinstance(error, StateDamaged):
+            self.damaged.add(number)
+            generation = self.control.layout.generation
+            write_note(shard_file(self.directory, generation, number), str(error))
+            self._tell_of_damage(number, str(error))
+        self.drop(number, str(error))
+
     def drop(self, number: int, why: str) -> None:
         """It is not ours any more: forget what is in memory, write nothing."""
         shard = self.shards.pop(number, None)
@@ -113,6 +127,8 @@ class Leasing:
         if shard is None:
             return
         self.log.warning("a shard is given up", shard=number, reason=why)
+        # To the others this process may have seemed dead.
+        self.crawls.forget_allowances()
         self.hosts.forget(shard)
         self.outbox.shard_closed(number)
         self.tell_queues()
@@ -132,16 +148,42 @@ class Leasing:
                 self.drop(number, "the number of shards has changed")
             await self.settle_layout(is_closing)
         members = await self.control.ask(lambda control: control.members())
+        self.crawls.members = len(members)
         leases = await self.control.ask(lambda control: control.leases())
         count = self.control.layout.shards
         excess = shards_to_release(self.name, count, members, list(self.shards))
         for shard in list(self.shards.values())[len(self.shards) - excess :]:
             await self._release(shard)
-        wanted = shards_to_claim(self.name, count, members, leases)
+        await self._look_for_damage(count)
+        wanted = shards_to_claim(self.name, count, members, leases, self.damaged)
         await asyncio.gather(*(self._claim(number) for number in wanted))
         if len(self.shards) != self.said:
             self.said = len(self.shards)
             self.log.info("owns shards", owned=len(self.shards), of=count)
+
+    async def _look_for_damage(self, shards: int) -> None:
+        """By the notes beside the files, whoever wrote them."""
+        generation = self.control.layout.generation
+
+        def noted() -> set[int]:
+            files = {n: shard_file(self.directory, generation, n) for n in range(shards)}
+            return {number for number, file in files.items() if is_damaged(file)}
+
+        damaged = await self.control.in_thread(noted)
+        for number in damaged - self.damaged:
+            self._tell_of_damage(number, "another process found it")
+        for number in self.damaged - damaged:
+            self.log.info("a shard has another file: trying it", shard=number)
+        self.damaged = damaged
+
+    def _tell_of_damage(self, number: int, reason: str) -> None:
+        self.log.error(
+            "a shard is damaged: its crawls wait",
+            shard=number,
+            file=str(shard_file(self.directory, self.control.layout.generation, number)),
+            reason=reason,
+            what_to_do=WHAT_TO_DO,
+        )
 
     async def _claim(self, number: int) -> None:
         lease_s = self.settings.lease_s
@@ -153,12 +195,16 @@ class Leasing:
             return
         self.rights.granted(number, epoch, asked_at)
         generation = self.control.layout.generation
-        make = partial(open_shard, self.directory, generation, number, epoch, time.time())
+        make = partial(open_shard, self.directory, generation, number, epoch, clock.now())
         try:
             await self.store.open(number, make)
         except ManyhandsError as error:
-            # A later owner has it, or an earlier one hangs in the middle of a transaction.
-            self.log.warning("a shard could not be taken over", shard=number, reason=str(error))
+            if isinstance(error, StateDamaged):
+                self.damaged.add(number)
+                self._tell_of_damage(number, str(error))
+            else:
+                # A later owner has it, or an earlier one hangs in the middle of a transaction.
+                self.log.warning("a shard could not be taken over", shard=number, reason=str(error))
             self.rights.ended(number)
             await self.control.ask(lambda control: control.release_lease(number, epoch))
             return

@@ -23,6 +23,13 @@ HOSTS_REMEMBERED = 20_000
 # URL, depth, redirects that led to it.
 Link = tuple[str, int, int]
 
+# Of a verdict's reason, up to its colon.
+_COUNTERS = {
+    "trap": "trapped",
+    "excluded": "excluded",
+    "depth": "too_deep",
+    "pattern": "other_pattern",
+}
 # Where the name of a host may end, at the soonest.
 _AUTHORITY_AT = len("http://x")
 _NONE: Set[str] = frozenset()
@@ -200,9 +207,7 @@ class LinkSorter:
 
 
 def _counter_of(reason: str) -> str:
-    if reason.startswith("trap"):
-        return "trapped"
-    return "excluded" if reason.startswith("excluded") else "out_of_scope"
+    return _COUNTERS.get(reason.partition(":")[0], "out_of_scope")
 
 
 def as_links(urls: Iterable[NewUrl]) -> list[Link]:

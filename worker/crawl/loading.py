@@ -1,11 +1,12 @@
 """What is taken from a shard's store into memory: domains that are due, and the URLs next in line.
 Called in the store's thread, inside a transaction."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from shared.state.model import ClaimedUrl, StoredDomain
 from shared.state.protocol import ShardStore
+from worker.crawl.politeness import OriginState
 
 # Domains are taken so long before their time, so that they are there when it comes.
 AHEAD_S = 1.0
@@ -14,6 +15,9 @@ NOTHING_FOR_S = 1.0
 # What is due within this waits in memory; the rest in the store, where a domain is looked at again
 # after as long, as other hosts of it may be due sooner.
 SOON_S = 30.0
+# Origins that are left alone, and URLs of one of them, that are looked at in one go.
+ORIGINS_LOOKED_AT = 100
+URLS_GIVEN_UP = 5_000
 
 
 class Claims(NamedTuple):
@@ -27,6 +31,14 @@ class LoadedDomain(NamedTuple):
     domain: StoredDomain
     # By the origin's id.
     claims: dict[int, Claims]
+
+
+class Hopeless(NamedTuple):
+    """Origins that were given up, why and with how many URLs; and up to which time of theirs they
+    were looked at (0: to the end)."""
+
+    looked_to: float
+    given_up: list[tuple[str, str, int]]
 
 
 def claim(
@@ -71,6 +83,24 @@ def load_one(
         return None
     domain.origins = [origin for origin in domain.origins if origin.id not in known]
     return LoadedDomain(domain, _claims(store, domain, crawls, now, urls_each))
+
+
+def end_hopeless(store: ShardStore, patiences: Mapping[int, float], after: float) -> Hopeless:
+    """Fail what waits for origins that are left alone for longer than their crawls have patience.
+    `patiences` are in seconds, by crawl."""
+    given_up = []
+    origins = store.put_off(after, ORIGINS_LOOKED_AT)
+    for origin in origins:
+        state = OriginState.from_bytes(origin.notes)
+        count = sum(
+            store.give_up(crawl, origin.id, state.trouble, URLS_GIVEN_UP)
+            for crawl, patience_s in patiences.items()
+            if state.gives_up(origin.ready_at, patience_s)
+        )
+        if count:
+            given_up.append((origin.origin, state.trouble, count))
+    is_all = len(origins) < ORIGINS_LOOKED_AT
+    return Hopeless(0.0 if is_all else origins[-1].ready_at, given_up)
 
 
 def _claims(

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from shared.crawl.patience import patience_s
 from shared.crawl.scope import Scope
 from shared.crawl.states import CrawlState
 from shared.logs import Logger
-from shared.settings import FetchSettings
+from shared.settings import CrawlSettings, FetchSettings
+from shared.state.database import StateError
 from shared.state.model import Crawl, CrawlEnds, LeaseLost
+from worker.crawl.allowance import ASK_AGAIN_S, Allowance
 from worker.crawl.control import Control
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
 from worker.crawl.desk import Desk
@@ -20,22 +23,23 @@ from worker.crawl.store_thread import StoreThread
 from worker.crawl.tasks import Tasks
 from worker.crawl.working_set import WorkingSet
 
-CONTROL_LOOK_S = 0.5
+CONTROL_LOOK_S = 0.2
 SEED_BATCHES = 20
 MOST_SEED_NAMES = 100_000
 SEED_NAMES_LOOK_S = 10.0
 CANCELLED_AT_ONCE = 5_000
-PAGES_GRANTED_AT_ONCE = 200
 
 
 @dataclass(slots=True, eq=False)
 class Orders:
     """State: the version of the control store that was last seen, whether something of it was left
     undone, and the crawls whose pages are asked for. `shards` are the owner's open ones;
-    `wake` is called when something may be fetched that could not before."""
+    `wake` is called when something may be fetched that could not before, `pages_came` when that is
+    so because of a limit."""
 
     member: str
     directory: Path
+    settings: CrawlSettings
     fetch: FetchSettings
     shards: Mapping[int, object]
     control: Control
@@ -45,6 +49,7 @@ class Orders:
     desk: Desk
     tasks: Tasks
     wake: Callable[[], None]
+    pages_came: Callable[[], None]
     log: Logger
     _seen_version: int = -1
     _looks_again: bool = True
@@ -70,16 +75,19 @@ class Orders:
             await self._know_seeds()
 
     def wants_pages(self, crawl: LiveCrawl) -> None:
-        if crawl.id not in self._granting and crawl.spec.limits.pages is not None:
-            self._granting.add(crawl.id)
-            self.tasks.spawn(self._grant(crawl, crawl.spec.limits.pages))
+        if crawl.id in self._granting or crawl.allowance is None:
+            return
+        limit = crawl.spec.limits.pages
+        assert limit is not None
+        self._granting.add(crawl.id)
+        self.tasks.spawn(self._grant(crawl.id, crawl.allowance, limit))
 
     async def return_pages(self) -> None:
         """What an idle process may fetch, a busy one could."""
-        for crawl in self.crawls.by_id.values():
-            unused = crawl.pages_left
+        now = asyncio.get_running_loop().time()
+        for crawl in list(self.crawls.by_id.values()):
+            unused = crawl.allowance.take_unused(now) if crawl.allowance is not None else 0
             if unused:
-                crawl.pages_left = 0
                 await self.control.ask(
                     lambda control, c=crawl.id, u=unused: control.return_pages(c, self.member, u)  # type: ignore[misc]
                 )
@@ -114,15 +122,23 @@ class Orders:
         if exclusions is None:
             return None
         agent = f"{self.fetch.user_agent} (+mailto:{crawl.spec.contact})"
-        pages_left = None if crawl.spec.limits.pages is None else 0
+        allowance = None if crawl.spec.limits.pages is None else Allowance()
         scope = Scope(crawl.spec.scope, exclusions)
-        return LiveCrawl(crawl.id, crawl.spec, crawl.state, scope, agent, pages_left)
+        patience = patience_s(
+            crawl.spec,
+            limited_s=self.settings.limited_patience_s,
+            unlimited_s=self.settings.patience_s,
+        )
+        return LiveCrawl(crawl.id, crawl.spec, crawl.state, scope, agent, patience, allowance)
 
     async def _know_seeds(self) -> None:
         """Which names are in scope by the seeds, if they are few enough to be known here."""
         for crawl in list(self.crawls.by_id.values()):
             if crawl.spec.scope.within in ("hosts", "domains") and crawl.is_running:
-                names = await self.control.seed_names(crawl.id, MOST_SEED_NAMES)
+                try:
+                    names = await self.control.seed_names(crawl.id, MOST_SEED_NAMES)
+                except StateError:
+                    return  # a shard is damaged, which is said elsewhere; what is known stays
                 if names is None or names != crawl.seed_names:
                     crawl.seed_names = names
 
@@ -171,15 +187,16 @@ class Orders:
             except LeaseLost:
                 continue
 
-    async def _grant(self, crawl: LiveCrawl, most: int) -> None:
-        """Few at a time where the limit is low, so that all members can fetch to the end."""
-        wanted = max(1, min(PAGES_GRANTED_AT_ONCE, most // 20))
+    async def _grant(self, crawl: int, allowance: Allowance, limit: int) -> None:
+        loop = asyncio.get_running_loop()
+        wanted = allowance.wanted(limit, self.crawls.members, loop.time())
+        granted = 0
         try:
             granted = await self.control.ask(
-                lambda control: control.grant_pages(crawl.id, self.member, wanted, most)
+                lambda control: control.grant_pages(crawl, self.member, wanted, limit)
             )
         finally:
-            self._granting.discard(crawl.id)
+            loop.call_later(0 if granted else ASK_AGAIN_S, self._granting.discard, crawl)
         if granted:
-            crawl.pages_left = (crawl.pages_left or 0) + granted
-            self.wake()
+            allowance.given(granted, loop.time())
+            self.pages_came()

@@ -12,6 +12,7 @@ import orjson
 from shared.crawl.messages import LinksBatch, LinksMessage, crawl_queue, links_job
 from shared.jobs import Job, new_jid
 from shared.logs import get_logger
+from shared.state.database import StateError
 from shared.state.model import LeaseLost, Outgoing
 from shared.state.protocol import ShardStore
 from worker.crawl.store_thread import StoreThread
@@ -86,7 +87,12 @@ class Outbox:
                 pair = (source, target)
                 if self._arrived.get(pair, 0) >= number:
                     continue
-                arrived = await read_received(target, source)
+                try:
+                    arrived = await read_received(target, source)
+                except StateError:
+                    # Damaged: they wait in the broker until a good file is back.
+                    self._progress_at[pair] = now
+                    continue
                 if arrived > self._arrived.get(pair, 0):
                     await self._forget(source, target, arrived, now)
                 elif now - self._progress_at.get(pair, now) > LOST_AFTER_S:

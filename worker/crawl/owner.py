@@ -17,6 +17,7 @@ from typing import Any
 from shared.crawl.messages import crawl_queue
 from shared.logs import get_logger
 from shared.settings import CrawlSettings, FetchSettings
+from shared.state import clock
 from shared.state.model import LeaseLost
 from shared.state.protocol import ShardStore
 from shared.state.reshard import reshard
@@ -29,7 +30,7 @@ from worker.crawl.figures import CrawlFigures
 from worker.crawl.hosts import OwnedShard
 from worker.crawl.leader import LEADER_TTL_S, Leader
 from worker.crawl.leases import Rights
-from worker.crawl.leasing import BALANCE_S, Leasing
+from worker.crawl.leasing import Leasing
 from worker.crawl.orders import Orders
 from worker.crawl.outbox import ARRIVED_LOOK_S, Outbox
 from worker.crawl.pages import PagePusher
@@ -40,12 +41,18 @@ from worker.crawl.tasks import Tasks
 from worker.crawl.visits import ROBOTS_CACHE_BYTES, Visits
 from worker.crawl.working_set import LEAVE_LOOK_S, WorkingSet
 from worker.link import Family
+from worker.net.byte_budget import ByteBudget
 from worker.net.fetcher import HopFetcher
 from worker.sinks.sinks import Sinks
 from worker.stage_services import Push
 
 PROGRESS_S = 1.0
 LOAD_S = 0.25
+# How often the leader looks at the crawls, and how often if one may be about to end. Where there
+# are many, its looks take no more than a fifth of its time.
+LEADER_LOOK_S = 1.0
+LEADER_SOON_S = 0.2
+LEADER_REST = 4
 READMIT_LOOK_S = 30.0
 # A page that has been in the parse stage for so long is lost there.
 PARSING_AT_MOST_S = 900.0
@@ -64,6 +71,7 @@ class Owner:
         fetcher: HopFetcher,
         *,
         slots: int,
+        in_flight: ByteBudget,
         push: Push,
         sinks: Sinks,
         set_queues: Callable[[Sequence[str]], None],
@@ -110,12 +118,13 @@ class Owner:
             tag=lambda: self._control.tag,
             pages=PagePusher(push, lambda shard: crawl_queue(shard, self.desk.shards)),
             settings=fetch,
+            in_flight=in_flight,
             retry_s=settings.retry_s,
             settling=settling,
             hosts=self._hosts,
             store_failed=self._store_failed,
             wake=lambda: self._feed.wake(),
-            robots=RobotsCache(ROBOTS_CACHE_BYTES, time.time),
+            robots=RobotsCache(ROBOTS_CACHE_BYTES, settings.retry_s, clock.now),
             tasks=self._background,
         )
         self._feed = Feed(
@@ -124,6 +133,7 @@ class Owner:
         self._orders = Orders(
             member=self.name,
             directory=settings.state,
+            settings=settings,
             fetch=fetch,
             shards=self._shards,
             control=self._control,
@@ -133,6 +143,7 @@ class Owner:
             desk=self.desk,
             tasks=self._background,
             wake=lambda: self._feed.wake(),
+            pages_came=lambda: self._feed.pages_came(),
             log=self._log,
         )
         self._leader = Leader(
@@ -147,6 +158,7 @@ class Owner:
             rights=rights,
             control=self._control,
             store=self._store,
+            crawls=self._crawls,
             hosts=self._hosts,
             desk=self.desk,
             feed=self._feed,
@@ -157,6 +169,8 @@ class Owner:
             set_queues=set_queues,
             log=self._log,
         )
+
+        self._store.on_failed = self._leasing.file_failed
 
     async def run(self) -> None:
         """Until closed."""
@@ -198,7 +212,8 @@ class Owner:
         self._feed.pace = pace
 
     def families(self) -> Iterable[Family]:
-        return self._figures.families(self._feed.figures() | {"shards": len(self._shards)})
+        shards = {"shards": len(self._shards), "damaged_shards": len(self._leasing.damaged)}
+        return self._figures.families(self._feed.figures() | shards)
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         return [
@@ -240,8 +255,7 @@ class Owner:
         while True:
             for shard in list(self._shards.values()):
                 await self._hosts.load(shard)
-            if not (self._visits.in_slots or self._hosts.ready.ready):
-                await self._orders.return_pages()
+            await self._orders.return_pages()
             self._feed.wake()
             await asyncio.sleep(LOAD_S)
 
@@ -267,15 +281,17 @@ class Owner:
     async def _lead(self) -> None:
         was_leading = False
         while True:
+            began_at = time.monotonic()
             if not self._leasing.is_stopping:
                 await self._leader.tick(self.desk.shards)
                 if self._leader.is_leading != was_leading:
                     was_leading = self._leader.is_leading
                     self._leasing.tell_queues()
-            await asyncio.sleep(BALANCE_S)
+            wait_s = LEADER_SOON_S if self._leader.is_near_an_end else LEADER_LOOK_S
+            await asyncio.sleep(max(wait_s, LEADER_REST * (time.monotonic() - began_at)))
 
 
 def _readmit(store: ShardStore) -> int:
-    now = time.time()
+    now = clock.now()
     store.forget_robots(now, MOST_ROBOTS_BYTES)
     return store.readmit(now - PARSING_AT_MOST_S, now, MOST_ATTEMPTS_AT_PARSING, READMITTED_AT_ONCE)

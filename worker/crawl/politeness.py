@@ -1,5 +1,5 @@
-"""When an origin may be asked again: what 429 and 503 mean, how long a robots.txt that cannot be
-had is waited for, and the delay of a domain. Pure; `now` is wall-clock seconds, because blocks
+"""When an origin may be asked again: what 429 and 503 mean, what is remembered of an origin that
+cannot be reached, and the delay of a domain. Pure; `now` is wall-clock seconds, because blocks
 outlive a restart, and `jitter` a random number from 0 to 1.
 """
 
@@ -9,6 +9,7 @@ from typing import Annotated
 
 import msgspec
 
+from worker.crawl.reachability import JITTER, gives_up, next_try_at
 from worker.net.fetcher import parse_retry_after
 
 # "Too many requests" and "service unavailable": the host wants to be left alone. 403 may mean
@@ -19,12 +20,10 @@ LONGEST_BLOCK_S = 86_400.0
 QUIET_S = 1800.0
 # Enough doublings to reach the longest block.
 MOST_INCIDENTS = 12
-# Up to so much longer, so that blocks that began together do not end together.
-JITTER = 0.1
-ROBOTS_STEPS_S = (300.0, 3600.0, 21_600.0)
-# Tries are at most 6.6 h apart while a crawl runs. After a longer pause nobody knows how long the
-# robots.txt was unreachable: that is counted anew.
-ROBOTS_PAUSE_S = 86_400.0
+MOST_DOUBLINGS = 17
+# Tries are at most a day apart while a crawl runs. After a longer pause nobody knows how long there
+# was trouble: that is counted anew.
+PAUSE_S = 86_400.0
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -40,6 +39,12 @@ class OriginState:
     robots_failures: Count = 0
     robots_failing_since: float = 0.0
     robots_retry_at: float = 0.0
+    # Why it is left alone, since when nothing else came from it, and how often it could not be
+    # reached and how often it sent us away in that time. Others read it by shared.crawl.patience.
+    trouble: str = ""
+    trouble_since: float = 0.0
+    unreached: Count = 0
+    refusals: Count = 0
 
     def to_bytes(self) -> bytes:
         """Nothing for an origin that was never any trouble, as most are."""
@@ -56,16 +61,20 @@ class OriginState:
     def answered(
         self, status: int, retry_after: str | None, sent_at: float, now: float, jitter: float
     ) -> bool:
-        """Take note of an answer. True means "come back later": the origin is blocked, and the URL
-        is to be queued again without having spent an attempt."""
+        """Take note of an answer. True means "come back later": the origin is blocked."""
         if status not in COME_BACK_LATER:
+            self._end_trouble()
             return False
-        asked_s = parse_retry_after(retry_after, datetime.fromtimestamp(now, UTC))
-        if asked_s is not None:
-            self._block(asked_s, now, jitter)
-            return True
         # Requests that were on their way when the block began belong to its incident.
         is_new = sent_at >= self.blocked_until
+        self._in_trouble(f"http {status}", now)
+        if is_new:
+            self.refusals += 1
+        asked_s = parse_retry_after(retry_after, datetime.fromtimestamp(now, UTC))
+        if asked_s is not None:
+            # Who sends us away again and again does not know for how long.
+            self._block(max(asked_s, 2.0 ** min(self.refusals - 1, MOST_DOUBLINGS)), now, jitter)
+            return True
         if is_new:
             is_forgiven = now >= self.blocked_until + QUIET_S
             self.incidents = 1 if is_forgiven else min(self.incidents + 1, MOST_INCIDENTS)
@@ -73,21 +82,68 @@ class OriginState:
             self._block(FIRST_BLOCK_S * 2.0 ** (max(self.incidents, 1) - 1), now, jitter)
         return True
 
-    def robots_failed(self, now: float, jitter: float) -> float:
+    def not_reached(
+        self, reason: str, now: float, *, retry_s: float, patience_s: float, jitter: float
+    ) -> None:
+        """No connection came about: the origin is blocked for a while."""
+        self._in_trouble(reason, now)
+        self.unreached += 1
+        until = next_try_at(
+            self.unreached,
+            self.trouble_since,
+            now,
+            retry_s=retry_s,
+            patience_s=patience_s,
+            jitter=jitter,
+        )
+        self.blocked_until = max(self.blocked_until, until)
+
+    def robots_failed(
+        self, now: float, *, retry_s: float, patience_s: float, jitter: float
+    ) -> float:
         """The robots.txt could not be had, or not known to be missing: until when to wait."""
-        if self.robots_failures == 0 or now > self.robots_retry_at + ROBOTS_PAUSE_S:
+        if self.robots_failures == 0 or now > self.robots_retry_at + PAUSE_S:
             self.robots_failures = 0
             self.robots_failing_since = now
-        step_s = ROBOTS_STEPS_S[min(self.robots_failures, len(ROBOTS_STEPS_S) - 1)]
         self.robots_failures += 1
-        self.robots_retry_at = now + _jittered(step_s, jitter)
+        self.robots_retry_at = next_try_at(
+            self.robots_failures,
+            self.robots_failing_since,
+            now,
+            retry_s=retry_s,
+            patience_s=patience_s,
+            jitter=jitter,
+        )
         return self.robots_retry_at
+
+    def robots_missing(self, reason: str) -> None:
+        """It could not be had, and there is no copy of it: nothing is fetched."""
+        self.trouble = f"robots.txt: {reason}"
+        self.trouble_since = self.trouble_since or self.robots_failing_since
 
     def robots_known(self) -> None:
         """There was an answer that settles it."""
         self.robots_failures = 0
         self.robots_failing_since = 0.0
         self.robots_retry_at = 0.0
+        if not self.refusals:
+            self._end_trouble()
+
+    def gives_up(self, ready_at: float, patience_s: float) -> bool:
+        """See `reachability.gives_up`."""
+        return gives_up(self.trouble, self.trouble_since, self.refusals, ready_at, patience_s)
+
+    def _in_trouble(self, reason: str, now: float) -> None:
+        if not self.trouble or now > self.blocked_until + PAUSE_S:
+            self._end_trouble()
+            self.trouble_since = now
+        self.trouble = reason
+
+    def _end_trouble(self) -> None:
+        if self.trouble:
+            self.trouble = ""
+            self.trouble_since = 0.0
+            self.unreached = self.refusals = 0
 
     def _block(self, block_s: float, now: float, jitter: float) -> None:
         """A block is never shortened, and none lasts longer than a day."""

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from shared.state.model import Crawl
 
+# That may be fetched in a second.
+FEW_PAGES = 1_000
+
 
 @dataclass(slots=True, frozen=True)
 class Totals:
@@ -52,6 +55,12 @@ def limit_reached(crawl: Crawl, totals: Totals, now: float) -> str | None:
     if limits.duration_s is not None and now - (crawl.started_at or now) >= limits.duration_s:
         return f"limit: {limits.duration_s:g} s"
     return None
+
+
+def is_near_its_end(crawl: Crawl, totals: Totals) -> bool:
+    """It may end within a second: nothing is to fetch, or few pages are left of its limit."""
+    limit = crawl.spec.limits.pages
+    return not totals.queued or (limit is not None and limit - totals.pages <= FEW_PAGES)
 
 
 def why_failed(totals: Totals) -> str | None:

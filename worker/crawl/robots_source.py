@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import OrderedDict
 from collections.abc import Callable
+from math import inf
 from typing import Protocol
 
 from shared.errors import InvalidUrl
@@ -49,11 +50,13 @@ class RobotsCache:
     def __init__(
         self,
         most_bytes: int,
+        retry_s: float,
         now: Callable[[], float],
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.size_bytes = 0
         self._most_bytes = most_bytes
+        self._retry_s = retry_s
         self._now = now
         self._jitter = jitter
         self._rules: OrderedDict[str, RobotsRules] = OrderedDict()
@@ -73,16 +76,20 @@ class RobotsCache:
         self._rules.move_to_end(origin)
         return rules
 
-    async def get(self, origin: str, source: RobotsSource, state: OriginState) -> RobotsRules:
+    async def get(
+        self, origin: str, source: RobotsSource, state: OriginState, patience_s: float = inf
+    ) -> RobotsRules:
         """The rules that count now; also when the robots.txt is unreachable, see `RobotsRules`.
-        `state` takes note of failures, and is the caller's to keep. Raises what the source does."""
+        `state` takes note of failures, and is the caller's to keep; there is a try when the
+        patience ends. Raises what the source does."""
         rules = self.peek(origin)
         if rules is not None:
             return rules
         task = self._asking.get(origin)
         if task is None:
             name = f"robots of {origin}"
-            task = asyncio.create_task(self._obtain(origin, source, state), name=name)
+            work = self._obtain(origin, source, state, patience_s)
+            task = asyncio.create_task(work, name=name)
             self._asking[origin] = task
             task.add_done_callback(lambda _: self._asking.pop(origin))
         return await asyncio.shield(task)
@@ -94,10 +101,12 @@ class RobotsCache:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _obtain(self, origin: str, source: RobotsSource, state: OriginState) -> RobotsRules:
+    async def _obtain(
+        self, origin: str, source: RobotsSource, state: OriginState, patience_s: float
+    ) -> RobotsRules:
         stored = await source.load(origin)
         if stored is None or stored.expires_at <= self._now():
-            stored = await self._refresh(origin, source, state, stored)
+            stored = await self._refresh(origin, source, state, stored, patience_s)
             await source.keep(origin, stored)
         if len(stored.body) > PARSED_IN_A_THREAD_BYTES:
             rules = await asyncio.to_thread(rules_of, stored)
@@ -112,13 +121,17 @@ class RobotsCache:
         source: RobotsSource,
         state: OriginState,
         previous: StoredRobots | None,
+        patience_s: float,
     ) -> StoredRobots:
         fetched = await source.fetch(origin)
         if fetched.kind != UNREACHABLE:
             state.robots_known()
             return fetched
         now = self._now()
-        retry_at = max(state.robots_failed(now, self._jitter()), fetched.expires_at)
+        retry_at = state.robots_failed(
+            now, retry_s=self._retry_s, patience_s=patience_s, jitter=self._jitter()
+        )
+        retry_at = max(retry_at, fetched.expires_at)
         return after_failure(
             fetched,
             previous,

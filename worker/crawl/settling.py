@@ -1,11 +1,11 @@
 """What the shards' stores are told of URLs and domains, without waiting for it: many at a time."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from shared.state import clock
 from shared.state.model import Settled
 from shared.state.protocol import ShardStore
 from worker.crawl.hosts import OwnedShard
@@ -46,4 +46,4 @@ class Settling:
 
 
 def _settle(store: ShardStore, settled: list[Settled]) -> None:
-    store.settle(settled, time.time())
+    store.settle(settled, clock.now())

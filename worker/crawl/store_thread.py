@@ -11,6 +11,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from shared.state.database import StateError
 from shared.state.model import LeaseLost
 from shared.state.protocol import ShardStore
 
@@ -18,6 +19,10 @@ GATHER_S = 0.01
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class ShardFailed(LeaseLost):
+    """Its file cannot be used: whoever worked on it stops, as with a lease that is lost."""
 
 
 class _Change(NamedTuple):
@@ -39,6 +44,8 @@ class StoreThread:
     `patience_s` says how long what nobody waits for may wait."""
 
     def __init__(self, patience_s: Callable[[], float]) -> None:
+        # Told of a shard whose file cannot be used, before those who asked for something of it.
+        self.on_failed: Callable[[int, StateError], None] = lambda _shard, _error: None
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         self._stores: dict[int, ShardStore] = {}
@@ -187,8 +194,12 @@ class StoreThread:
         store = self._stores.get(shard)
         if store is None:
             raise LeaseLost(f"shard {shard} is not open here")
-        with store.transaction():
-            return [(change.future, change.call(store)) for change in changes]
+        try:
+            with store.transaction():
+                return [(change.future, change.call(store)) for change in changes]
+        except StateError as error:
+            self._loop.call_soon_threadsafe(self.on_failed, shard, error)
+            raise ShardFailed(str(error)) from error
 
 
 class _Failure(NamedTuple):

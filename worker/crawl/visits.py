@@ -3,17 +3,19 @@ judged, and handed on. The slot is free as soon as the answer is here."""
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from shared.crawl.cuts import Cut
 from shared.crawl.messages import FetchedPage
 from shared.crawl.states import UrlState
 from shared.jobs import rfc3339, utc_now
 from shared.logs import Logger, get_logger
 from shared.settings import FetchSettings
+from shared.state import clock
 from shared.state.model import ClaimedUrl, LeaseLost, Settled, StoredRobots
+from shared.state.protocol import ShardStore
 from shared.urls import parse_url
 from worker.crawl import endings
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
@@ -22,7 +24,8 @@ from worker.crawl.figures import CrawlFigures
 from worker.crawl.hosts import Domain, Origin, OwnedShard
 from worker.crawl.leases import Rights
 from worker.crawl.pages import PagePusher
-from worker.crawl.politeness import OriginState, delay_of
+from worker.crawl.politeness import COME_BACK_LATER, delay_of
+from worker.crawl.reachability import is_of_host
 from worker.crawl.robots import RobotsRules
 from worker.crawl.robots_source import RobotsCache, fetch_robots
 from worker.crawl.settling import Settling, StoreFailed
@@ -30,7 +33,7 @@ from worker.crawl.store_thread import StoreThread
 from worker.crawl.tasks import Tasks
 from worker.crawl.working_set import WorkingSet
 from worker.html import is_html
-from worker.net.dns import NO_SUCH_HOST
+from worker.net.byte_budget import ByteBudget
 from worker.net.fetcher import (
     Answer,
     FetchError,
@@ -43,8 +46,6 @@ from worker.records import Capture, page_visit_id
 from worker.sinks.protocol import RecordsRefused, SinkDown
 from worker.sinks.sinks import Sinks
 
-# After 5 minutes, an hour and six hours.
-MOST_ROBOTS_FAILURES = 3
 ROBOTS_CACHE_BYTES = 64 * 1024 * 1024
 
 
@@ -62,6 +63,7 @@ class Visits:
     tag: Callable[[], str]
     pages: PagePusher
     settings: FetchSettings
+    in_flight: ByteBudget
     retry_s: float
     settling: Settling
     hosts: WorkingSet
@@ -108,12 +110,12 @@ class Visits:
         self, origin: Origin, rules: RobotsRules, claimed: ClaimedUrl, crawl: LiveCrawl
     ) -> None:
         domain, shard = origin.domain, origin.domain.shard
-        sent_at = time.time()
+        sent_at = clock.now()
         try:
             result = await self._get(shard, claimed, crawl)
         finally:
             self.in_slots -= 1
-        self._count(result, time.time() - sent_at)
+        self._count(result, clock.now() - sent_at)
         self.hosts.request_ended(origin, self.delay_s(domain, crawl, rules) or 0.0)
         self.unsettled += 1
         try:
@@ -123,7 +125,7 @@ class Visits:
                 await self._answered(origin, claimed, crawl, result, sent_at)
             else:
                 # If the lease is only late, it is tried again; if it is lost, the store says so.
-                _give_back_page(crawl)
+                _came_to_nothing(crawl)
                 await self._settle(origin, endings.put_off(claimed))
         except LeaseLost:
             pass  # what became of it the next owner finds out
@@ -132,6 +134,8 @@ class Visits:
         finally:
             self.unsettled -= 1
             shard.in_flight -= 1
+            if crawl.allowance is not None:
+                crawl.allowance.ended()
             self.wake()
 
     async def _get(
@@ -172,12 +176,36 @@ class Visits:
     async def _failed(
         self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, error: FetchError
     ) -> None:
-        _give_back_page(crawl)
+        _came_to_nothing(crawl)
         if isinstance(error, PermanentFetchError):
             settled = endings.ended(claimed, UrlState.FAILED, error.reason)
+        elif is_of_host(error.reason):
+            await self._not_reached(origin, claimed, crawl, error.reason)
+            return
         else:
-            settled = endings.try_again(claimed, error.reason, time.time(), self.retry_s)
+            settled = endings.try_again(claimed, error.reason, clock.now(), self.retry_s)
         await self._settle(origin, settled)
+
+    async def _not_reached(
+        self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, reason: str
+    ) -> None:
+        """It is the host's: the URL waits for as long as its crawl has patience."""
+        state = origin.state
+        self._tell_first(origin, reason)
+        state.not_reached(
+            reason,
+            clock.now(),
+            retry_s=self.retry_s,
+            patience_s=crawl.patience_s,
+            jitter=random.random(),
+        )
+        self.hosts.put_off(origin, state.blocked_until)
+        await self._settle(origin, endings.put_off(claimed, reason))
+
+    def _tell_first(self, origin: Origin, reason: str) -> None:
+        """Of the failures of a host the first one."""
+        if not origin.state.trouble:
+            self.log.info("a host is put off", origin=origin.name, reason=reason)
 
     async def _answered(
         self,
@@ -187,23 +215,37 @@ class Visits:
         answer: Answer,
         sent_at: float,
     ) -> None:
-        shard, now = origin.domain.shard, time.time()
+        shard, now = origin.domain.shard, clock.now()
         status, retry_after = answer.status, answer.retry_after
+        was_in_trouble = bool(origin.state.trouble)
+        if status in COME_BACK_LATER:
+            self._tell_first(origin, f"http {status}")
         if origin.state.answered(status, retry_after, sent_at, now, random.random()):
-            _give_back_page(crawl)
-            self.hosts.block(origin, origin.state.blocked_until)
-            await self._settle(origin, endings.put_off(claimed, f"http {status}: host put off"))
+            await self._sent_away(origin, claimed, crawl, status)
             return
+        if was_in_trouble:
+            self.log.info("a host is back", origin=origin.name)
+            self._keep(origin)
         ending = endings.judge(claimed, answer, now, self.retry_s)
         if isinstance(ending, endings.Redirect):
-            _give_back_page(crawl)
+            _came_to_nothing(crawl)
             await self.desk.redirected(shard.number, crawl, claimed, ending.target, status)
         elif ending is not None:
             if ending.state is UrlState.QUEUED:
-                _give_back_page(crawl)
+                _came_to_nothing(crawl)
             await self._settle(origin, ending)
         else:
             await self._hand_to_parse(origin, claimed, crawl, answer)
+
+    async def _sent_away(
+        self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, status: int
+    ) -> None:
+        until = origin.state.blocked_until
+        settled = endings.sent_away(claimed, status, until)
+        if settled.state is UrlState.QUEUED:
+            _came_to_nothing(crawl)
+        self.hosts.put_off(origin, until)
+        await self._settle(origin, settled)
 
     async def _hand_to_parse(
         self, origin: Origin, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer
@@ -213,26 +255,28 @@ class Visits:
         shard = origin.domain.shard
         fetched = self._fetched(claimed, crawl, answer)
         try:
-            await self._keep(fetched, answer)
+            await self._archive(fetched, answer)
         except SinkDown:
-            _give_back_page(crawl)
+            _came_to_nothing(crawl)
             await self._settle(origin, endings.put_off(claimed))
             return
         except RecordsRefused as refused:
-            _give_back_page(crawl)
+            _came_to_nothing(crawl)
             await self._settle(origin, endings.ended(claimed, UrlState.FAILED, str(refused)))
             return
+        size = len(answer.body)
+        answer.becomes(len(fetched.body))
         await self.pages.push(fetched, shard.number)
         parsing = Settled(
             claimed.id,
             UrlState.PARSING,
             answer.status,
-            size=len(answer.body),
+            size=size,
             attempts=claimed.attempts,
         )
         await self._settle(origin, parsing)
 
-    async def _keep(self, fetched: FetchedPage, answer: Answer) -> None:
+    async def _archive(self, fetched: FetchedPage, answer: Answer) -> None:
         """Return when the archives have it, if there are any."""
         if self.sinks.takes(Capture):
             await self.sinks.room()
@@ -241,6 +285,7 @@ class Visits:
     def _fetched(self, claimed: ClaimedUrl, crawl: LiveCrawl, answer: Answer) -> FetchedPage:
         key = claimed.key.hex()
         body, is_cut = pack_page(answer.body, self.settings.truncate_bytes)
+        cut = Cut.PARSE_LIMIT if is_cut else answer.cut
         return FetchedPage(
             visit=page_visit_id(self.tag(), crawl.id, key),
             crawl=crawl.id,
@@ -251,9 +296,10 @@ class Visits:
             content_type=answer.content_type,
             robots_tag=answer.robots_tag,
             obeys_nofollow=crawl.spec.politeness.obeys_nofollow,
-            is_truncated=answer.is_truncated or is_cut,
+            is_truncated=cut is not None,
             fetched_at=rfc3339(utc_now()),
             body=body,
+            cuts=() if cut is None else (cut,),
         )
 
     # robots.txt
@@ -266,8 +312,12 @@ class Visits:
         rules: RobotsRules | None = None
         before = origin.state.to_bytes()
         try:
-            rules = await self.robots.get(origin.name, source, origin.state)
-            self._keep_if_changed(origin, before)
+            patience_s = crawl.patience_s if crawl is not None else 0.0
+            rules = await self.robots.get(origin.name, source, origin.state, patience_s)
+            if source.was_requested and rules.is_unreachable:
+                self._robots_missing(origin, rules.reason)
+            if origin.state.to_bytes() != before:
+                self._keep(origin)
         except LeaseLost:
             pass
         except Exception as error:
@@ -283,17 +333,28 @@ class Visits:
                 if rules is not None:
                     delay_s = self.delay_s(domain, crawl, rules) or delay_s
         self.hosts.request_ended(origin, delay_s)
-        if rules is not None and rules.is_unreachable and not is_hopeless(rules, origin.state):
-            self.hosts.block(origin, rules.expires_at)
+        if rules is not None and rules.is_unreachable:
+            self.hosts.put_off(origin, rules.expires_at)
 
-    def _keep_if_changed(self, origin: Origin, before: bytes) -> None:
-        notes = origin.state.to_bytes()
-        if notes != before:
-            ready_at = origin.state.blocked_until
-            self.settling.tell(
-                origin.domain.shard,
-                lambda store: store.keep_origin(origin.id, ready_at, notes),
-            )
+    def _robots_missing(self, origin: Origin, reason: str) -> None:
+        """Nothing may be fetched without it. Each crawl that waits for it is told."""
+        origin_state, now = origin.state, clock.now()
+        self._tell_first(origin, f"robots.txt: {reason}")
+        origin_state.robots_missing(reason)
+        trouble = origin_state.trouble
+        waiting = {url.crawl: url.url for url in reversed(origin.urls)}
+
+        def count(store: ShardStore) -> None:
+            for crawl, url in waiting.items():
+                store.count_error(crawl, trouble, url, now)
+
+        self.settling.tell(origin.domain.shard, count)
+
+    def _keep(self, origin: Origin) -> None:
+        notes, ready_at = origin.state.to_bytes(), origin.state.blocked_until
+        self.settling.tell(
+            origin.domain.shard, lambda store: store.keep_origin(origin.id, ready_at, notes)
+        )
 
 
 class _ShardRobots:
@@ -329,20 +390,13 @@ class _ShardRobots:
             origin,
             user_agent=self._user_agent,
             check=partial(self._rights.check, self._shard.number, self._shard.epoch),
-            now=time.time,
+            now=clock.now,
         )
 
 
-def is_hopeless(rules: RobotsRules, state: OriginState) -> bool:
-    """The host does not exist, or was asked for its robots.txt in vain for hours: its URLs have
-    failed, and the crawl can come to its end."""
-    return rules.reason == NO_SUCH_HOST or state.robots_failures > MOST_ROBOTS_FAILURES
-
-
-def _give_back_page(crawl: LiveCrawl) -> None:
-    """It came to no page, and another may be fetched in its place."""
-    if crawl.pages_left is not None:
-        crawl.pages_left += 1
+def _came_to_nothing(crawl: LiveCrawl) -> None:
+    if crawl.allowance is not None:
+        crawl.allowance.came_to_nothing()
 
 
 def _capture(fetched: FetchedPage, answer: Answer) -> Capture:

@@ -2,18 +2,28 @@
 nothing to fetch for a while. However many wait in the stores, these are bounded."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
 from math import inf
 
+from shared.logs import get_logger
+from shared.state import clock
 from shared.state.model import ClaimedUrl, NewUrl, StoredDomain
 from shared.state.protocol import ShardStore
 from worker.crawl import endings
 from worker.crawl.crawls import LiveCrawl, LiveCrawls
 from worker.crawl.hosts import Domain, Origin, OwnedShard
-from worker.crawl.loading import SOON_S, Claims, LoadedDomain, claim, load_due, load_one
+from worker.crawl.loading import (
+    SOON_S,
+    Claims,
+    Hopeless,
+    LoadedDomain,
+    claim,
+    end_hopeless,
+    load_due,
+    load_one,
+)
 from worker.crawl.politeness import OriginState
 from worker.crawl.ready import Ready
 from worker.crawl.settling import Settling, StoreFailed
@@ -27,6 +37,7 @@ CLAIM_FOR_S = 2.0
 FEWEST_CLAIMED = 2
 MOST_CLAIMED = 32
 LEAVE_LOOK_S = 0.02
+HOPELESS_LOOK_S = 1.0
 
 
 class WorkingSet:
@@ -51,6 +62,7 @@ class WorkingSet:
         self._wake = wake
         self._shards: dict[int, OwnedShard] = {}
         self._handles = count(1)
+        self._log = get_logger("crawl")
         self.origins: dict[int, Origin] = {}
         self.ready = Ready()
 
@@ -82,7 +94,7 @@ class WorkingSet:
             self._drop_from_memory(domain)
 
         def write_back(store: ShardStore) -> None:
-            store.settle(claimed, time.time())
+            store.settle(claimed, clock.now())
             for domain_id, next_at, delay_s in kept:
                 store.put_domain(domain_id, next_at, delay_s)
 
@@ -99,25 +111,42 @@ class WorkingSet:
             return
         shard.is_loading = True
         try:
-            loaded = await self._store.change(
-                shard.number,
-                partial(
-                    load_due,
-                    crawls=crawls,
-                    now=time.time(),
-                    domains=min(room, DOMAINS_AT_ONCE),
-                    urls_each=FEWEST_CLAIMED,
-                ),
+            due = partial(
+                load_due,
+                crawls=crawls,
+                now=clock.now(),
+                domains=min(room, DOMAINS_AT_ONCE),
+                urls_each=FEWEST_CLAIMED,
+            )
+            hopeless = self._hopeless_if_time(shard)
+            loaded, found = await self._store.change(
+                shard.number, lambda store: (due(store), hopeless and hopeless(store))
             )
         except Exception as error:
             self._store_failed(shard, error)
             return
         finally:
             shard.is_loading = False
+        if found is not None:
+            self._told_hopeless(shard, found)
         for each in loaded:
             self._take_in(shard, each)
         if loaded:
             self._wake()
+
+    def _hopeless_if_time(self, shard: OwnedShard) -> Callable[[ShardStore], Hopeless] | None:
+        """Now and then: a look at the origins that are left alone, for crawls without patience."""
+        now = self._loop.time()
+        if now < shard.hopeless_look_at:
+            return None
+        shard.hopeless_look_at = now + HOPELESS_LOOK_S
+        after = max(shard.hopeless_looked_to, clock.now())
+        return partial(end_hopeless, patiences=self._crawls.patiences, after=after)
+
+    def _told_hopeless(self, shard: OwnedShard, found: Hopeless) -> None:
+        shard.hopeless_looked_to = found.looked_to
+        for origin, reason, urls in found.given_up:
+            self._log.info("a host is given up", origin=origin, reason=reason, urls=urls)
 
     def told_new(self, number: int, urls: Sequence[NewUrl]) -> None:
         """URLs were admitted. Those of domains that are here are looked for at once; the other
@@ -195,19 +224,18 @@ class WorkingSet:
                 domain.shard, lambda store: store.keep_domain(domain.id, next_at, delay_s)
             )
 
-    def block(self, origin: Origin, until: float) -> None:
-        """Until then (wall clock) nothing is asked of it; the store remembers, too."""
+    def put_off(self, origin: Origin, until: float) -> None:
+        """Until then (wall clock) nothing is asked of it; the store remembers, too. Crawls that do
+        not wait for so long give it up with the next look at those."""
         shard = origin.domain.shard
         notes = origin.state.to_bytes()
         self._settling.tell(shard, lambda store: store.keep_origin(origin.id, until, notes))
         if origin.handle not in self.origins:
             return
-        if until - time.time() > SOON_S:
-            self._give_back(shard, origin.urls)
-            origin.urls.clear()
-            self._drop_origin(origin, until)
-        else:
-            self.ready.block(origin.handle, self._loop_time(until))
+        # What waits for it waits in the store, where everybody can see it.
+        self._give_back(shard, origin.urls)
+        origin.urls.clear()
+        self._drop_origin(origin, until)
 
     def refill(self, origin: Origin) -> None:
         if origin.is_claiming:
@@ -245,7 +273,7 @@ class WorkingSet:
         for each in stored.origins:
             origin = domain.origins.get(each.origin)
             is_served = origin is not None and self._is_served(origin)
-            if not is_served and each.ready_at <= time.time():
+            if not is_served and each.ready_at <= clock.now():
                 return True
         return False
 
@@ -267,7 +295,7 @@ class WorkingSet:
             claim,
             origin_id=origin.id,
             crawls=self._crawls.running,
-            now=time.time(),
+            now=clock.now(),
             most=_claims_of(origin.domain),
         )
         try:
@@ -300,7 +328,7 @@ class WorkingSet:
             load_one,
             name=name,
             crawls=crawls,
-            now=time.time(),
+            now=clock.now(),
             urls_each=_claims_of(domain),
             known={each.id for each in domain.origins.values() if self._is_served(each)},
         )
@@ -358,6 +386,10 @@ class WorkingSet:
         if crawl := self.a_crawl_of(origin):
             self.ready.set_connections(domain.name, crawl.spec.politeness.connections_per_host)
 
+    def place_again(self, origin: Origin) -> None:
+        """Its turn may come sooner than was said."""
+        self._place(origin, Claims([], None))
+
     def _give_back(self, shard: OwnedShard, urls: Iterable[ClaimedUrl]) -> None:
         """To the store, as they were."""
         for url in urls:
@@ -384,7 +416,7 @@ class WorkingSet:
         del domain.shard.domains[domain.name]
         self.ready.drop_domain(domain.name)
         # Other hosts of it may get URLs before then.
-        self._put_domain(domain, min(due_at, time.time() + SOON_S))
+        self._put_domain(domain, min(due_at, clock.now() + SOON_S))
 
     def _put_domain(self, domain: Domain, due_at: float) -> None:
         next_at, delay_s = max(self._wall(domain.next_at), due_at), domain.delay_s
@@ -401,10 +433,10 @@ class WorkingSet:
     # The store's times are wall-clock, ours the loop's.
 
     def _wall(self, loop_time: float) -> float:
-        return time.time() + loop_time - self._loop.time()
+        return clock.now() + loop_time - self._loop.time()
 
     def _loop_time(self, wall: float) -> float:
-        return self._loop.time() + wall - time.time()
+        return self._loop.time() + wall - clock.now()
 
 
 def _claims_of(domain: Domain) -> int:
@@ -414,7 +446,7 @@ def _claims_of(domain: Domain) -> int:
 
 
 def _is_soon(due_at: float | None) -> bool:
-    return due_at is not None and due_at - time.time() <= SOON_S
+    return due_at is not None and due_at - clock.now() <= SOON_S
 
 
 def _put_back(store: ShardStore, stored: StoredDomain) -> None:

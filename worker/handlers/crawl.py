@@ -23,6 +23,7 @@ from shared.state.model import LeaseLost
 from worker.context import JobContext
 from worker.crawl.owner import Owner
 from worker.crawl.robots import check_user_agent
+from worker.in_flight import PAGES_IN_FLIGHT
 from worker.net.addresses import AddressRule
 from worker.net.http1_fetcher import Http1Fetcher
 from worker.outcomes import Defer
@@ -71,13 +72,14 @@ def make_owner(needs: StageNeeds) -> Owner:
     if settings.crawl.state is None:
         raise ConfigError("the stage crawl needs CRAWL_STATE, the directory of the crawls")
     check_user_agent(settings.fetch.user_agent)
-    fetcher = Http1Fetcher(settings.fetch, AddressRule(settings.allow.nets))
+    fetcher = Http1Fetcher(settings.fetch, AddressRule(settings.allow.nets), budget=PAGES_IN_FLIGHT)
     close_at_stop(fetcher.close)
     owner = Owner(
         settings.crawl,
         settings.fetch,
         fetcher,
         slots=needs.slots,
+        in_flight=PAGES_IN_FLIGHT,
         push=needs.push,
         sinks=needs.sinks,
         set_queues=needs.set_queues,

@@ -5,10 +5,10 @@ Its name follows from the source's: a repeat writes over what the first run wrot
 
 import asyncio
 import time
-from pathlib import Path
 
 from shared.errors import InvalidUrl
 from shared.jobtypes import EXPORT_QUEUE
+from shared.settings import WarcSettings
 from shared.warc_places import FileAt, InvalidPlace, ObjectAt, parse_destination
 from worker.context import JobContext
 from worker.net.fetcher import PermanentFetchError
@@ -43,7 +43,7 @@ async def export(source: str, destination: str, context: JobContext) -> None:
             shown, stream = SOURCES.open(source)
             telling = _Telling(context, shown)
             exported = await in_thread(
-                lambda: _run(stream, place, file_name(shown), telling, SETTINGS.warc.files),
+                lambda: _run(stream, place, file_name(shown), telling, SETTINGS.warc),
                 stream.abort,
             )
     telling.end(exported, f"{place}/{file_name(shown)}")
@@ -61,10 +61,10 @@ def _run(
     place: FileAt | ObjectAt,
     name: str,
     telling: "_Telling",
-    files: Path | None,
+    settings: WarcSettings,
 ) -> Exported:
     try:
-        output = open_output(place, name, files)
+        output = open_output(place, name, settings)
     except BaseException:
         stream.close()
         raise

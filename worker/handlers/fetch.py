@@ -6,6 +6,7 @@ A repeat of the job makes the same parse job again: its jid follows from this jo
 from shared.errors import InvalidUrl
 from shared.jobs import rfc3339
 from worker.context import JobContext
+from worker.in_flight import PAGES_IN_FLIGHT
 from worker.net.addresses import AddressRule
 from worker.net.fetcher import Fetcher
 from worker.net.following import FollowingFetcher
@@ -18,7 +19,7 @@ from worker.resources import close_at_stop
 from worker.settings import current
 
 SETTINGS = current().fetch
-HOPS = Http1Fetcher(SETTINGS, AddressRule(current().allow.nets))
+HOPS = Http1Fetcher(SETTINGS, AddressRule(current().allow.nets), budget=PAGES_IN_FLIGHT)
 close_at_stop(HOPS.close)
 FETCHER: Fetcher = FollowingFetcher(HOPS, SETTINGS)
 
@@ -27,6 +28,8 @@ FETCHER: Fetcher = FollowingFetcher(HOPS, SETTINGS)
 async def fetch(url: str, context: JobContext) -> None:
     with as_outcomes(InvalidUrl):
         page = await FETCHER.fetch(url)
+    # Until the broker has what is made of it.
+    context.keep(page.hold)
     if context.can_emit(Capture):
         context.emit(
             Capture(

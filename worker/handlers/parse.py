@@ -7,6 +7,7 @@ All of it follows from the job's arguments alone, so a repeat makes the same rec
 import asyncio
 from collections.abc import Iterable, Iterator
 
+from shared.crawl.cuts import Cut
 from shared.crawl.messages import (
     NO_ANSWER,
     NO_CRAWL,
@@ -62,7 +63,7 @@ async def parse(
             title=said.title,
             language=said.language,
             links=said.links,
-            is_truncated=is_truncated,
+            is_truncated=is_truncated or bool(said.cuts),
             fetched_at=fetched_at,
         )
     )
@@ -102,6 +103,7 @@ def _in_messages(parsed: Iterable[ParsedPage]) -> Iterator[list[ParsedPage]]:
 
 def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
     links: list[str] = []
+    cuts = page.cuts
     problem = ""
     try:
         said = _extract(page.body, page.content_type, page.url, MAX_CRAWLED_LINKS)
@@ -113,8 +115,11 @@ def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
         # A page of no crawl has nothing but its record: without a place for it the job fails.
         if page.crawl == NO_CRAWL or context.can_emit(PageRecord):
             context.emit(_record(page, said, header))
-        links = _to_follow(page, said, header)
-    return ParsedPage(page.crawl, page.key, page.url, page.depth, links, problem)
+        links, has_more = _to_follow(page, said, header)
+        cuts = (*cuts, *said.cuts)
+        if has_more and Cut.LINK_LIMIT not in cuts:
+            cuts = (*cuts, Cut.LINK_LIMIT)
+    return ParsedPage(page.crawl, page.key, page.url, page.depth, links, problem, cuts)
 
 
 def _extract(body: str, content_type: str, url: str, max_links: int) -> Extract:
@@ -127,6 +132,7 @@ def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageR
     """Who asks not to be indexed has no title in it."""
     is_indexable = not (said.robots.noindex or header.noindex)
     is_of_crawl = page.crawl != NO_CRAWL
+    is_cut = bool(said.cuts) or len(said.links) > MAX_LINKS
     return PageRecord(
         id=page.visit,
         url=page.url,
@@ -136,7 +142,7 @@ def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageR
         title=said.title if is_indexable else None,
         language=said.language,
         links=said.links[:MAX_LINKS],
-        is_truncated=page.is_truncated,
+        is_truncated=page.is_truncated or is_cut,
         fetched_at=page.fetched_at,
         crawl=page.crawl if is_of_crawl else None,
         visit=FIRST_VISIT if is_of_crawl else None,
@@ -145,18 +151,21 @@ def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageR
     )
 
 
-def _to_follow(page: FetchedPage, said: Extract, header: RobotsDirectives) -> list[str]:
+def _to_follow(
+    page: FetchedPage, said: Extract, header: RobotsDirectives
+) -> tuple[list[str], bool]:
+    """The links, and whether there would be more."""
     left_out = {page.url}
     if page.obeys_nofollow:
         if said.robots.nofollow or header.nofollow:
-            return []
+            return [], False
         left_out |= said.nofollow
     links: list[str] = []
     length = 0
     for link in said.links:
         length += len(link)
         if length > MAX_LINKS_LENGTH:
-            break
+            return links, True
         if link not in left_out:
             links.append(link)
-    return links
+    return links, False

@@ -20,6 +20,10 @@ _NO_HEADER = -zlib.MAX_WBITS
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 # How much zstd hands over at a time.
 _ZSTD_PIECE_BYTES = 32 * 1024
+# Of one body: a member for every kilobyte or more is honest, and each costs as much as a page.
+MAX_GZIP_MEMBERS = 1000
+# A smaller piece is copied to those before it: by itself it would cost more than it holds.
+_SMALL_BYTES = 1024
 
 
 class _Decoder(Protocol):
@@ -41,10 +45,12 @@ class BoundedBody:
     def __init__(self, content_encoding: str, max_bytes: int) -> None:
         self._decoder = _decoder_of(content_encoding) if content_encoding else None
         self._max_bytes = max_bytes
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._size = 0
         self.taken = 0
         self.is_truncated = False
+        # Whether that is because the rest cannot be decompressed.
+        self.is_damaged = False
 
     @property
     def data(self) -> bytes:
@@ -53,31 +59,41 @@ class BoundedBody:
     def feed(self, chunk: bytes) -> bool:
         """Take more of the body; False when no more is wanted."""
         self.taken += len(chunk)
-        is_damaged = False
         if self._decoder is None:
-            self._pieces.append(chunk)
-            self._size = self.taken
+            self._add(chunk)
         else:
             try:
-                self._add(self._decoder.decode(chunk, self._max_bytes + 1 - self._size))
+                decoded = self._decoder.decode(chunk, self._max_bytes + 1 - self._size)
+                self._add(b"".join(decoded))
             except _Damaged as damaged:
-                self._add(damaged.decoded)
+                self._add(b"".join(damaged.decoded))
                 if not self._size:
                     raise PermanentFetchError(
                         f"the body cannot be decompressed: {damaged}",
                         reason="bad answer: cannot be decompressed",
                     ) from None
                 # Padding or damage behind what was read: keep that, as browsers do.
-                is_damaged = True
+                self.is_damaged = True
         # Input is bounded too: compressed data may go on for ever and stand for nothing.
-        if is_damaged or self._size > self._max_bytes or self.taken > self._max_bytes:
+        if self.is_damaged or self._size > self._max_bytes or self.taken > self._max_bytes:
             self._cut()
             return False
         return True
 
-    def _add(self, pieces: list[bytes]) -> None:
-        self._pieces += pieces
-        self._size += sum(map(len, pieces))
+    @property
+    def size(self) -> int:
+        """Of what was decoded so far."""
+        return self._size
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        pieces = self._pieces
+        if len(piece) >= _SMALL_BYTES or not pieces:
+            pieces.append(piece)
+        elif isinstance(last := pieces[-1], bytearray):
+            last += piece
+        else:
+            pieces.append(bytearray(piece))
 
     def _cut(self) -> None:
         self.is_truncated = True
@@ -103,10 +119,12 @@ def _decoder_of(content_encoding: str) -> _Decoder | None:
 
 
 class _Inflater:
-    """gzip, which may have several members, and deflate."""
+    """gzip, which may have several members, and deflate. State: the present one, and how many
+    there were."""
 
     def __init__(self) -> None:
         self._inflater: zlib._Decompress | None = None
+        self._members = 0
 
     def decode(self, chunk: bytes, wanted: int) -> list[bytes]:
         decoded: list[bytes] = []
@@ -114,6 +132,9 @@ class _Inflater:
             while chunk and wanted > 0:
                 inflater = self._inflater
                 if inflater is None or inflater.eof:
+                    self._members += 1
+                    if self._members > MAX_GZIP_MEMBERS:
+                        raise _Damaged(ValueError("too many members"), decoded)
                     self._inflater = inflater = zlib.decompressobj(_window_bits(chunk))
                 decoded.append(inflater.decompress(chunk, wanted))
                 wanted -= len(decoded[-1])

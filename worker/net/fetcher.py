@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from shared.crawl.cuts import Cut
 from shared.errors import ManyhandsError
 from shared.urls import Url
+from worker.net.byte_budget import Hold
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # Request time-out, too early, too many requests; and every 5xx.
@@ -39,7 +41,9 @@ class Phases:
 class Answer:
     """One answer, whatever its status. `url` is what was asked for, `location` where the server
     points to, as it wrote it. `wire_bytes` counts the body as it came, before decompression.
-    `request` and `head` are what was sent and what came before the body, for archives."""
+    `request` and `head` are what was sent and what came before the body, for archives. `hold` is
+    what it takes of the process's budget of bytes, as long as the answer lives. `is_damaged`: it
+    is truncated because the rest cannot be decompressed."""
 
     url: str
     status: int
@@ -54,12 +58,27 @@ class Answer:
     phases: Phases
     request: bytes = b""
     head: bytes = b""
+    hold: Hold | None = None
+    is_damaged: bool = False
+
+    @property
+    def cut(self) -> Cut | None:
+        """Why there is less of the body than there was, if there is."""
+        if not self.is_truncated:
+            return None
+        return Cut.DAMAGE if self.is_damaged else Cut.FETCH_LIMIT
+
+    def becomes(self, size: int) -> None:
+        """Nobody needs the body any more, but what was made of it, which has so many bytes."""
+        self.body = b""
+        if self.hold is not None:
+            self.hold.resize(size)
 
 
 @dataclass(slots=True, frozen=True)
 class Page:
-    """An answer that is final, whatever its status. Both URLs are canonical. `address`, `request`
-    and `head` are of the last hop."""
+    """An answer that is final, whatever its status. Both URLs are canonical. `address`, `request`,
+    `head` and `hold` are of the last hop."""
 
     url: str
     final_url: str
@@ -71,6 +90,7 @@ class Page:
     address: str = ""
     request: bytes = b""
     head: bytes = b""
+    hold: Hold | None = None
 
 
 class FetchError(ManyhandsError):

@@ -44,6 +44,7 @@ class FollowingFetcher:
             address=answer.phases.address,
             request=answer.request,
             head=answer.head,
+            hold=answer.hold,
         )
 
     async def _follow(self, first: Url) -> tuple[Url, Answer]:

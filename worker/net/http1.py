@@ -9,11 +9,22 @@ import httptools
 
 from worker.net.encodings import BoundedBody
 from worker.net.fetcher import FetchError
-from worker.net.reasons import bad_answer, connection_closed, headers_too_large
+from worker.net.reasons import (
+    bad_answer,
+    connection_closed,
+    headers_too_large,
+    too_little_body,
+)
 
 # Of the head of an answer. Large ones are rare and honest up to here.
 MAX_HEADERS = 200
+# Bytes that are no body, wherever they stand: status lines, headers, sizes of chunks and what is
+# behind them, trailers. Those that were body earn as many, but never more than this in all: small
+# chunks may go on as long as they bring something, nothing else may.
 MAX_HEAD_BYTES = 64 * 1024
+# The parser is given no more than that in one go where there may be headers, but at least so much:
+# at each piece of a value it copies all that it has of it, and a folded one comes in threes.
+LEAST_FED_BYTES = 4096
 # Of a header that is passed on.
 MAX_VALUE_LENGTH = 200
 _LENGTH, _TRANSFER = b"content-length", b"transfer-encoding"
@@ -30,23 +41,26 @@ class Exchange:
     """
 
     __slots__ = (
+        "_allowance",
         "_done",
-        "_head_bytes",
-        "_header_bytes",
+        "_has_all",
         "_header_count",
         "_headers",
         "_lines",
         "_max_bytes",
         "_parser",
+        "_pieces",
         "_reason",
         "_version",
         "_wants_body",
         "body",
         "content_type",
         "failure",
+        "has_begun",
         "has_head",
         "is_done",
         "is_reusable",
+        "on_body",
         "status",
     )
 
@@ -56,6 +70,10 @@ class Exchange:
         self._wants_body = wants_body
         self._max_bytes = max_bytes
         self._done = done
+        # Of the body, as the parser finds it in what it is fed: joined then, because a server may
+        # send it byte by byte. Not by a function of ours: it would be called for every chunk.
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append
         # Dropped at the end: it knows us, and a circle would keep every page until the garbage
         # collector comes, which costs more than all the rest.
         self._parser: httptools.HttpResponseParser | None = _parser(self)
@@ -63,11 +81,13 @@ class Exchange:
         self._lines: list[bytes] = []
         self._reason = b""
         self._version = ""
-        self._head_bytes = 0
+        self._allowance = MAX_HEAD_BYTES
         self._header_count = 0
-        self._header_bytes = 0
+        self._has_all = False
         self.status = 0
         self.content_type = ""
+        # Whether anything came at all.
+        self.has_begun = False
         self.has_head = False
         self.body = BoundedBody("", max_bytes)
         self.failure: FetchError | None = None
@@ -89,35 +109,70 @@ class Exchange:
         value = self.header(name)
         return "" if value is None else _plain(value)
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything came at all."""
-        return self._head_bytes > 0 or self.has_head
-
     def feed(self, data: bytes) -> None:
+        self.has_begun = True
+        while len(data) > self._allowance and self._may_have_headers():
+            size = max(LEAST_FED_BYTES, self._allowance)
+            self._feed(data[:size])
+            data = data[size:]
+        if data:
+            self._feed(data)
+
+    def _may_have_headers(self) -> bool:
+        """In what comes next: it is the head, or the body is in chunks."""
+        return not self.is_done and (not self.has_head or _TRANSFER in self._headers)
+
+    def _feed(self, data: bytes) -> None:
         if self._parser is None:
             # Behind the end.
             self.is_reusable = False
             return
+        failure: FetchError | None = None
+        had_head = self.has_head
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self.fail(bad_answer("another protocol"))
+            failure = bad_answer("another protocol")
         except httptools.HttpParserError:
             # Our own stop is one of these too; then all is decided.
             self.is_reusable = False
-            self.fail(bad_answer("malformed body" if self.has_head else "not HTTP"))
-        if not self.has_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self.fail(headers_too_large())
+            failure = bad_answer("malformed body" if self.has_head else "not HTTP")
+        body_bytes = self._take_body() if self._pieces else 0
+        self._allowance += 2 * body_bytes - len(data)
+        if self._allowance < 0:
+            self.is_reusable = False
+            self.fail(too_little_body() if had_head else headers_too_large())
+        elif self._has_all:
+            self._finish()
+        elif failure is not None:
+            self.fail(failure)
+        elif self._allowance > MAX_HEAD_BYTES:
+            self._allowance = MAX_HEAD_BYTES
+
+    def _take_body(self) -> int:
+        """What the parser has found of the body; how much that is."""
+        pieces = self._pieces
+        found = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        if self.is_done:
+            return len(found)
+        try:
+            is_more_wanted = self.body.feed(found)
+        except FetchError as failure:
+            self.is_reusable = False
+            self.fail(failure)
+        else:
+            if not is_more_wanted:
+                self.is_reusable = False
+                self._finish()
+        return len(found)
 
     def ended(self) -> None:
         """The server closed the connection in good order."""
         if self.is_done:
             return
         if not self.has_head:
-            self.fail(bad_answer("not HTTP") if self._head_bytes else connection_closed())
+            self.fail(bad_answer("not HTTP") if self.has_begun else connection_closed())
         elif _LENGTH in self._headers or _TRANSFER in self._headers:
             self.fail(bad_answer("body cut short"))
         else:
@@ -126,26 +181,29 @@ class Exchange:
     def fail(self, failure: FetchError) -> None:
         if not self.is_done:
             self.failure = failure
+            # Nobody will read it, and who is told of the failure may keep that for long.
+            self.body = BoundedBody("", 0)
             self._finish()
 
     # Called by the parser; what is raised here makes it stop.
 
     def on_message_begin(self) -> None:
-        if self.is_done:
+        if self._has_all:
             raise _Stop
         self._headers.clear()
         self._lines.clear()
         self._reason = b""
-        self._header_count = self._header_bytes = 0
+        self._header_count = 0
 
     def on_status(self, reason: bytes) -> None:
         """It may come in parts."""
         self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.has_head:
+            return  # a trailer: nobody asked for one
         self._header_count += 1
-        self._header_bytes += len(name) + len(value)
-        if self._header_count > MAX_HEADERS or self._header_bytes > MAX_HEAD_BYTES:
+        if self._header_count > MAX_HEADERS:
             self.fail(headers_too_large())
             raise _Stop
         self._lines.append(b"%s: %s\r\n" % (name, value))
@@ -173,20 +231,10 @@ class Exchange:
             self.fail(failure)
             raise _Stop from None
 
-    def on_body(self, chunk: bytes) -> None:
-        try:
-            is_more_wanted = self.body.feed(chunk)
-        except FetchError as failure:
-            self.fail(failure)
-            raise _Stop from None
-        if not is_more_wanted:
-            self._finish()
-            raise _Stop
-
     def on_message_complete(self) -> None:
         if self.has_head and self._parser is not None:
             self.is_reusable = self._parser.should_keep_alive()
-            self._finish()
+            self._has_all = True
 
     def _open_body(self) -> None:
         self.content_type = self.text(_TYPE)

@@ -1,5 +1,5 @@
-"""One connection to a server: sends a request, feeds what comes back to its exchange, and gives up
-when a time-out is over."""
+"""One connection to a server: sends a request, feeds what comes back to its exchange, waits while
+the process holds too many bytes, and gives up when a time-out is over."""
 
 import asyncio
 import ssl
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import cast
 
 from shared.settings import FetchSettings
+from worker.net.byte_budget import ByteBudget, Hold
 from worker.net.http1 import Exchange
 from worker.net.reasons import of_os_error, time_out
 
@@ -15,23 +16,30 @@ FIRST_BYTE, SILENCE, WHOLE = "first byte", "silence", "whole document"
 
 
 class Http1Connection(asyncio.Protocol):
-    """State: the exchange under way, when its bytes came, and the timer.
+    """State: the exchange under way with what it holds of the budget, when its bytes came, since
+    when it waits for room, and the timer.
 
     One timer serves all exchanges: it is set anew only where a time-out may be over before it goes
     off, and looks then whether it is really time, because that happens once in a thousand answers.
     """
 
-    def __init__(self, limits: FetchSettings, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, limits: FetchSettings, budget: ByteBudget, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self._limits = limits
+        self._budget = budget
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
+        self._hold: Hold | None = None
         self._ended: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         # By the loop's clock.
         self._ends_at = 0.0
         self._heard_at = 0.0
+        # While reading is paused.
+        self._paused_at: float | None = None
         # When the head was there, by the precise clock; 0 before.
         self.head_at = 0.0
         self.address = ""
@@ -57,9 +65,12 @@ class Http1Connection(asyncio.Protocol):
         wants_body: Callable[[int, str], bool],
         max_bytes: int,
         ends_at: float,
+        hold: Hold,
     ) -> Exchange:
-        """Send a request and wait for the end of its answer, or of `ends_at` by the loop's clock.
+        """Send a request and wait for the end of its answer, or of `ends_at` by the loop's clock,
+        to which time that it waits for room does not count. `hold` has the size of the body.
         Cancelled, it closes the connection."""
+        self._hold = hold
         self._ended = ended = self._loop.create_future()
         self._exchange = exchange = Exchange(wants_body, max_bytes, self._answer_is_done)
         self._heard_at = self._loop.time()
@@ -77,7 +88,10 @@ class Http1Connection(asyncio.Protocol):
             self.close()
             raise
         finally:
-            self._exchange = None
+            self._exchange = self._hold = None
+            hold.is_read()
+            self._budget.ended(self)
+            self.go_on()
         if not exchange.is_reusable:
             self.close()
         return exchange
@@ -91,13 +105,16 @@ class Http1Connection(asyncio.Protocol):
         self.tls = transport.get_extra_info("ssl_object")
 
     def data_received(self, data: bytes) -> None:
-        exchange = self._exchange
-        if exchange is None:
+        exchange, hold = self._exchange, self._hold
+        if exchange is None or hold is None:
             # Nobody asked: what follows would be taken for an answer to the next request.
             self.close()
             return
         self._heard_at = self._loop.time()
         exchange.feed(data)
+        hold.resize(exchange.body.size)
+        if self._budget.is_full and not exchange.is_done:
+            self._wait_for_room()
         if not self.head_at and exchange.has_head:
             self.head_at = time.perf_counter()
             if not exchange.is_done:
@@ -116,12 +133,37 @@ class Http1Connection(asyncio.Protocol):
         else:
             self._exchange.ended()
 
+    def _wait_for_room(self) -> None:
+        if (
+            self._paused_at is None
+            and self._transport is not None
+            and not self._budget.may_go_on(self)
+        ):
+            self._paused_at = self._loop.time()
+            self._transport.pause_reading()
+
+    # Called by the budget.
+
+    def go_on(self) -> None:
+        if self._paused_at is None:
+            return
+        now = self._loop.time()
+        self._ends_at += now - self._paused_at
+        self._heard_at = now
+        self._paused_at = None
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    # Inside
+
     def _answer_is_done(self) -> None:
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
     def _watch(self) -> None:
         due_at = self._due()[0]
+        if self._paused_at is not None:
+            due_at = self._loop.time() + self._limits.read_timeout_s
         if self._timer is None or due_at < self._timer_at:
             self._forget_timer()
             self._timer = self._loop.call_at(due_at, self._look)
@@ -132,7 +174,7 @@ class Http1Connection(asyncio.Protocol):
         if self._exchange is None:
             return
         due_at, stage, wait_s = self._due()
-        if self._loop.time() >= due_at:
+        if self._paused_at is None and self._loop.time() >= due_at:
             self._exchange.fail(time_out(stage, wait_s))
         else:
             self._watch()

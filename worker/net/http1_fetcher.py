@@ -19,6 +19,7 @@ import aiohappyeyeballs
 from shared.settings import FetchSettings
 from shared.urls import DEFAULT_PORTS, Url
 from worker.net.addresses import AddressRule
+from worker.net.byte_budget import ByteBudget, Hold
 from worker.net.dns import Dns
 from worker.net.encodings import ACCEPTED
 from worker.net.fetcher import Answer, ForbiddenAddress, Phases
@@ -45,8 +46,11 @@ class Http1Fetcher:
         settings: FetchSettings,
         rule: AddressRule,
         make_names: Callable[[], Names] | None = None,
+        budget: ByteBudget | None = None,
     ) -> None:
+        """`budget` is of all that the process fetches; without one it is of this fetcher."""
         self._settings = settings
+        self._budget = budget or ByteBudget(settings.in_flight_bytes)
         self._rule = rule
         self._make_names = make_names or (lambda: Dns(settings.dns_servers))
         self._names: CheckedResolver | None = None
@@ -73,6 +77,7 @@ class Http1Fetcher:
         request = _request(url, user_agent)
         origin = Origin(url.scheme, url.host, url.port)
         phases = Phases(is_new_connection=False)
+        hold = Hold(self._budget)
         connection = self._idle.take(origin, now)
         while True:
             if connection is None:
@@ -85,16 +90,17 @@ class Http1Fetcher:
                 connection.close()
                 raise
             sent_at = time.perf_counter()
-            exchange = await connection.send(request, wants_body, max_bytes, ends_at)
+            exchange = await connection.send(request, wants_body, max_bytes, ends_at, hold)
             if exchange.failure is None:
                 break
+            hold.resize(0)
             if phases.is_new_connection or exchange.has_begun or not connection.was_lost:
                 raise exchange.failure
             # It had been kept open, and the server closed it before it saw the request.
             connection = None
         _measure(phases, sent_at, connection.head_at)
         self._keep(origin, connection, exchange, phases)
-        return _answer(url, request, exchange, phases)
+        return _answer(url, request, exchange, phases, hold)
 
     async def close(self) -> None:
         self._idle.close_all()
@@ -139,7 +145,7 @@ class Http1Fetcher:
         is_tls = url.scheme == "https"
         if is_tls and self._tls is None:
             self._tls = make_context()
-        connection = Http1Connection(self._settings, loop)
+        connection = Http1Connection(self._settings, self._budget, loop)
         create = partial(
             loop.create_connection,
             lambda: connection,
@@ -241,7 +247,7 @@ def _measure(phases: Phases, sent_at: float, head_at: float) -> None:
     phases.body_s = time.perf_counter() - head_at
 
 
-def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases) -> Answer:
+def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases, hold: Hold) -> Answer:
     return Answer(
         url=url.text,
         status=exchange.status,
@@ -256,4 +262,6 @@ def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases) -> Ans
         phases=phases,
         request=request,
         head=exchange.head,
+        hold=hold,
+        is_damaged=exchange.body.is_damaged,
     )

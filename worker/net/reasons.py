@@ -53,6 +53,11 @@ def headers_too_large() -> TemporaryFetchError:
     return TemporaryFetchError("headers too large")
 
 
+def too_little_body() -> TemporaryFetchError:
+    """Of what came after the head: sizes of chunks and trailers without end."""
+    return bad_answer("too much that is no body")
+
+
 def connection_closed() -> TemporaryFetchError:
     return TemporaryFetchError(
         "the server closed the connection without an answer", reason="connection closed"

@@ -20,6 +20,7 @@ from shared.logs import get_logger
 from worker import exits
 from worker.child import ChildSpec, run_child
 from worker.fork_safety import AT_ONCE, signals_held_back
+from worker.held_jobs import HeldJob
 from worker.link import Backlog, Figures, Ready, StageReport, Turn, decode_from_child, encode
 from worker.supervision.liveness import Watch
 
@@ -51,6 +52,8 @@ class ChildHandle:
         self.turn: Turn | None = None
         self.told_paces: dict[str, float] = {}
         self.rss_bytes = 0
+        # Jobs without retries that it had in hand when it died.
+        self.left_behind: list[HeldJob] = []
         self.watch = Watch(spec.settings.worker.hang_timeout, now)
         # Each is set by the end of the process as well.
         self.has_spoken = asyncio.Event()
@@ -75,6 +78,7 @@ class ChildHandle:
             process = self._start_process(Connection(theirs.detach()))
         except OSError:
             ours.close()
+            self.spec.held.close()
             raise
         assert process.pid is not None
         self.pid = process.pid
@@ -114,6 +118,11 @@ class ChildHandle:
     @property
     def exit_text(self) -> str:
         return "" if self.exit_code is None else exits.describe_exit(self.exit_code)
+
+    def take_left_behind(self) -> list[HeldJob]:
+        """Once: whoever takes them puts them back."""
+        taken, self.left_behind = self.left_behind, []
+        return taken
 
     def drain(self) -> None:
         """Ask it to end: finish or put back what it has."""
@@ -209,6 +218,9 @@ class ChildHandle:
         while (code := process.exitcode) is None:  # noqa: ASYNC110
             await asyncio.sleep(REAPED_LOOK_S)
         self.exit_code = code
+        if not self.end_is_clean:
+            self.left_behind = self.spec.held.read()
+        self.spec.held.close()
         process.close()
         for event in (self.has_spoken, self.has_come_up, self.has_ended):
             event.set()

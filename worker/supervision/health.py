@@ -16,9 +16,11 @@ NOT_RUNNING = (ChildState.HUNG, ChildState.WAITING, ChildState.STOPPED)
 
 @dataclass(slots=True, frozen=True)
 class Verdict:
-    """`reasons` say why not; there are none when all is well."""
+    """`reasons` say why not; there are none when all is well. Damaged shards hold up their crawls
+    and nothing else: they are named, and no reason."""
 
     reasons: list[str] = field(default_factory=list)
+    damaged_shards: list[str] = field(default_factory=list)
 
     @property
     def is_ok(self) -> bool:
@@ -44,13 +46,12 @@ def readiness(status: ServiceStatus) -> Verdict:
     if not status.children:
         return Verdict(["starting"])
     process_types = dict.fromkeys(child.process_type for child in status.children)
-    return Verdict(
-        [
-            f"{process_type}: {_why_not_ready(children)}"
-            for process_type in process_types
-            if not any(map(_is_ready, children := _of_type(status, process_type)))
-        ]
-    )
+    missing = [
+        f"{process_type}: {_why_not_ready(children)}"
+        for process_type in process_types
+        if not any(map(_is_ready, children := _of_type(status, process_type)))
+    ]
+    return Verdict(missing, list(status.damaged_shards))
 
 
 def _ailments(child: ChildStatus) -> list[str]:
@@ -66,7 +67,7 @@ def _ailments(child: ChildStatus) -> list[str]:
 
 
 def _is_ready(child: ChildStatus) -> bool:
-    return child.state == ChildState.READY and child.is_connected
+    return child.state == ChildState.READY and child.is_connected and not child.is_out_of_files
 
 
 def _of_type(status: ServiceStatus, process_type: str) -> list[ChildStatus]:
@@ -74,6 +75,8 @@ def _of_type(status: ServiceStatus, process_type: str) -> list[ChildStatus]:
 
 
 def _why_not_ready(children: list[ChildStatus]) -> str:
+    if any(child.is_out_of_files for child in children):
+        return "it can open no more files or connections (ulimit -n)"
     if any(child.state == ChildState.READY for child in children):
         return "not connected to the server"
     states = dict.fromkeys(child.state for child in children)

@@ -1,19 +1,22 @@
 """What a worker service shows over HTTP, on one port of its supervisor: metrics, health and status.
 
 It answers GET and HEAD, and changes nothing. There is no password: it listens on loopback unless
-told otherwise, and shows names of queues and job types, never what is in a job.
+told otherwise, and shows names of queues and job types, never what is in a job. `/status` is not
+for pages of other sites (shared/http/hosts.py); probes and Prometheus may come by any name.
 """
 
 import contextlib
 import errno
-import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
-from aiohttp import web
 
 from shared.errors import ConfigError
+from shared.http.hosts import is_own_host
+from shared.http.serving import listen, serving
 from shared.logs import get_logger
 from shared.settings import host_and_port
 from shared.version import VERSION
@@ -23,38 +26,66 @@ from worker.supervision.stage_summary import summarize_stages
 from worker.supervision.status import ServiceStatus
 
 VARIABLE = "WORKER_HTTP_BIND"
-# For answers that are on their way when the service ends.
-SHUTDOWN_TIMEOUT_S = 1.0
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+METHODS = ("GET", "HEAD")
+# Asked by addresses and names of a cluster's own; they tell no more than figures and reasons.
+OPEN_PATHS = ("/metrics", "/healthz", "/readyz")
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Scope = MutableMapping[str, Any]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-def make_app(read_status: Callable[[], ServiceStatus], metrics: ServiceMetrics) -> web.Application:
-    async def show_metrics(_: web.Request) -> web.Response:
-        text = metrics.text(read_status())
-        return web.Response(body=text, headers={"Content-Type": PROMETHEUS_TEXT})
+@dataclass(slots=True)
+class Page:
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+    headers: dict[str, str] = field(default_factory=dict)
 
-    async def show_liveness(_: web.Request) -> web.Response:
-        return _verdict(liveness(read_status()))
 
-    async def show_readiness(_: web.Request) -> web.Response:
-        return _verdict(readiness(read_status()))
+class Pages:
+    """The ASGI application."""
 
-    async def show_status(_: web.Request) -> web.Response:
-        return _json(status_document(read_status(), metrics))
+    def __init__(
+        self, read_status: Callable[[], ServiceStatus], metrics: ServiceMetrics, bound_to: str
+    ) -> None:
+        self._read_status = read_status
+        self._metrics = metrics
+        self._bound_to = bound_to
+        self.paths: dict[str, Callable[[], Page]] = {
+            "/metrics": self._show_metrics,
+            "/healthz": lambda: _verdict(liveness(read_status())),
+            "/readyz": lambda: _verdict(readiness(read_status())),
+            "/status": lambda: _json(status_document(read_status(), metrics)),
+        }
 
-    app = web.Application(middlewares=[_say_errors_in_json])
-    app.on_response_prepare.append(_hide_server)
-    app.add_routes(
-        [
-            web.get("/metrics", show_metrics),
-            web.get("/healthz", show_liveness),
-            web.get("/readyz", show_readiness),
-            web.get("/status", show_status),
-        ]
+    async def __call__(self, scope: Scope, receive: object, send: Send) -> None:
+        del receive
+        await _send(send, self._answer(scope))
+
+    def _answer(self, scope: Scope) -> Page:
+        path: str = scope["path"]
+        show = self.paths.get(path)
+        if show is None:
+            return _error(404, "Not Found")
+        if scope["method"] not in METHODS:
+            return _error(405, "Method Not Allowed", {"allow": ",".join(METHODS)})
+        if path not in OPEN_PATHS and not is_own_host(host_of(scope), self._bound_to):
+            return _error(403, "this page is served to names of this machine only: ask 127.0.0.1")
+        try:
+            return show()
+        except Exception:
+            get_logger("http").exception("an answer could not be made", path=path)
+            return _error(500, "an answer could not be made; the log says why")
+
+    def _show_metrics(self) -> Page:
+        return Page(self._metrics.text(self._read_status()), content_type=PROMETHEUS_TEXT)
+
+
+def host_of(scope: Scope) -> str:
+    return next(
+        (value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), ""
     )
-    return app
 
 
 def status_document(status: ServiceStatus, metrics: ServiceMetrics) -> dict[str, object]:
@@ -74,33 +105,23 @@ def status_document(status: ServiceStatus, metrics: ServiceMetrics) -> dict[str,
 
 
 @contextlib.asynccontextmanager
-async def serve_http(bind: str, app: web.Application) -> AsyncIterator[int]:
+async def serve_http(
+    bind: str, read_status: Callable[[], ServiceStatus], metrics: ServiceMetrics
+) -> AsyncIterator[int]:
     """Serve while the context is open; gives the port, which the system chooses when it is 0.
     Raises ConfigError when nothing can listen there."""
     listener = open_listener(bind)
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        logger=_quiet_logger(),
-        shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-    )
-    try:
-        await runner.setup()
-        await web.SockSite(runner, listener).start()
-        host, port = listener.getsockname()[:2]
+    host, port = listener.getsockname()[:2]
+    async with serving(Pages(read_status, metrics, host), listener):
         get_logger("http").info("metrics, health and status over HTTP", host=host, port=port)
         yield port
-    finally:
-        await runner.cleanup()
-        listener.close()
 
 
 def open_listener(bind: str) -> socket.socket:
     """Bound here: the error then says what to do about it."""
     try:
         host, port = host_and_port(bind)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
+        return listen(host, port)
     except ValueError as error:
         raise ConfigError(f"{VARIABLE}: {error}") from None
     except OSError as error:
@@ -117,43 +138,40 @@ def _explain(error: OSError, host: str) -> str:
     return f"cannot listen there: {error.strerror or error}"
 
 
-def _quiet_logger() -> logging.Logger:
-    """For aiohttp, which would write a traceback for every request that is no HTTP. What goes wrong
-    in our own code is logged by `_say_errors_in_json`."""
-    logger = logging.getLogger("worker.http")
-    logger.setLevel(logging.CRITICAL)
-    return logger
+async def _send(send: Send, page: Page) -> None:
+    headers = {
+        "content-type": page.content_type,
+        "content-length": str(len(page.body)),
+        **page.headers,
+    }
+    await send(
+        {
+            "type": "http.response.start",
+            "status": page.status,
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+    )
+    await send({"type": "http.response.body", "body": page.body})
 
 
-async def _hide_server(_: web.Request, response: web.StreamResponse) -> None:
-    """Nobody needs to know which version of what answers here."""
-    response.headers.popall("Server", None)
-
-
-@web.middleware
-async def _say_errors_in_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except web.HTTPException as refusal:
-        allowed = {"Allow": refusal.headers["Allow"]} if "Allow" in refusal.headers else {}
-        return _json({"error": refusal.reason}, refusal.status, allowed)
-    except Exception:
-        get_logger("http").exception("an answer could not be made", path=request.path)
-        return _json({"error": "an answer could not be made; the log says why"}, 500)
-
-
-def _verdict(verdict: Verdict) -> web.Response:
+def _verdict(verdict: Verdict) -> Page:
     return _json(_verdict_document(verdict), 200 if verdict.is_ok else 503)
 
 
 def _verdict_document(verdict: Verdict) -> dict[str, object]:
-    return {"status": "ok" if verdict.is_ok else "not ok", "reasons": verdict.reasons}
+    said: dict[str, object] = {"status": "ok" if verdict.is_ok else "not ok"}
+    said["reasons"] = verdict.reasons
+    if verdict.damaged_shards:
+        said["damaged_shards"] = verdict.damaged_shards
+    return said
 
 
-def _json(
-    content: object, status: int = 200, headers: dict[str, str] | None = None
-) -> web.Response:
+def _error(status: int, why: str, headers: dict[str, str] | None = None) -> Page:
+    page = _json({"error": why}, status)
+    page.headers.update(headers or {})
+    return page
+
+
+def _json(content: object, status: int = 200) -> Page:
     text = msgspec.json.format(msgspec.json.encode(content, enc_hook=list), indent=2) + b"\n"
-    return web.Response(
-        body=text, status=status, content_type="application/json", headers=headers or {}
-    )
+    return Page(text, status)

@@ -71,6 +71,7 @@ class Place:
         self._hangs = 0
         self._last_exit = ""
         self._is_busy = False
+        self._is_out_of_files = False
         self._restart_at = 0.0
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -120,6 +121,7 @@ class Place:
         if self.child is not None and not self.child.is_asked_to_end and not self.child.is_killed:
             self._look_at_loop(self.child, now)
             self._look_at_memory(self.child)
+            self._look_at_files(self.child)
             self._look_at_crashes(self.child, now)
 
     def status(self, now: float) -> list[ChildStatus]:
@@ -219,6 +221,7 @@ class Place:
             # First of all its FETCHes: whatever they take, they take to nobody.
             quieting = self._service.server.quiet(child.wids)
             self._service.start(quieting, f"{self.process_id}-quiet")
+            self._service.server.put_back_soon(child.take_left_behind())
         self._service.figures.ended(spec.process_type, spec.process_id, spec.incarnation)
         if child is self.child:
             self.child = None
@@ -304,6 +307,19 @@ class Place:
             child.drain()
             self._service.start(self._see_off(child), f"{self.process_id}-see-off")
 
+    def _look_at_files(self, child: ChildHandle) -> None:
+        is_out = child.turn is not None and child.turn.is_out_of_files
+        if is_out != self._is_out_of_files:
+            self._is_out_of_files = is_out
+            if is_out:
+                self._tell(
+                    "can open no more files or connections: all that it may have are open. A "
+                    "handler leaves some open, or `ulimit -n` is too low for its slots",
+                    "error",
+                )
+            else:
+                self._tell("can open files and connections again")
+
     def _look_at_crashes(self, child: ChildHandle, now: float) -> None:
         if self.restarts.is_looping and child.is_ready and self.restarts.is_well(now):
             self.restarts.forgive()
@@ -322,6 +338,7 @@ class Place:
             pid=child.pid or None,
             uptime_s=now - child.started_at,
             is_connected=turn is not None and turn.is_connected,
+            is_out_of_files=turn is not None and turn.is_out_of_files,
             in_hand=turn.in_hand if turn is not None else 0,
             unanswered=turn.unanswered if turn is not None else 0,
             rss_bytes=child.rss_bytes,

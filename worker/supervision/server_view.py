@@ -3,17 +3,26 @@ that cannot speak any more. Never in the way: what fails is left out until it wo
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from shared.errors import ConnectFailed, FaktoryError
-from shared.faktory.client import FaktoryVerbs
+from shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs
 from shared.faktory.dialer import Dialer
 from shared.faktory.handshake import ServerAddress, parse_url
 from shared.faktory.lanes import CommandLanes
 from shared.logs import get_logger
 from shared.settings import FaktorySettings
+from worker.held_jobs import HeldJob
+from worker.settlement import raise_if_refused, repeat
+from worker.supervision.left_behind import LeftBehind, judge
 
 # Later than this the server has noticed by itself, or the ids are gone.
 QUIET_WITHIN_S = 2.0
+# No reservation is shorter than a minute.
+PUT_BACK_WITHIN_S = 30.0
+# A FETCH that finds nothing takes two seconds, also when nobody waits for its answer any more.
+FETCHES_END_S = 2.5
+STOP_WITHIN_S = FETCHES_END_S + 2.0
 
 
 class ServerView:
@@ -25,6 +34,7 @@ class ServerView:
         self._verbs = FaktoryVerbs(self._lanes)
         self.sizes: dict[str, int] = {}
         self.lags_s: dict[str, float] = {}
+        self._putting_back: set[asyncio.Task[None]] = set()
         self._log = get_logger("supervisor")
 
     @property
@@ -57,6 +67,56 @@ class ServerView:
                 )
         except TimeoutError:
             self._log.warning("the ids of a child that is gone could not be quieted")
+
+    def put_back_soon(self, held: Sequence[HeldJob]) -> None:
+        """See worker/supervision/left_behind.py."""
+        if held:
+            task = asyncio.create_task(self._put_back(judge(held)), name="put-back")
+            self._putting_back.add(task)
+            task.add_done_callback(self._putting_back.discard)
+
+    async def all_put_back(self) -> None:
+        if self._putting_back:
+            await asyncio.wait(self._putting_back, timeout=STOP_WITHIN_S)
+
+    async def _put_back(self, left: Sequence[LeftBehind]) -> None:
+        try:
+            async with asyncio.timeout(PUT_BACK_WITHIN_S):
+                if not self._verbs.is_our_broker:
+                    # Any sooner, the FETCHes of the one who died could take them.
+                    await asyncio.sleep(FETCHES_END_S)
+                for start in range(0, len(left), MAX_BULK_JOBS):
+                    await self._put_back_some(left[start : start + MAX_BULK_JOBS])
+        except (TimeoutError, FaktoryError) as error:
+            self._log.error(
+                "jobs without retries of a child that died could not be put back: the server "
+                "discards them when their reservations end",
+                jobs=len(left),
+                reason=str(error) or "no answer in time",
+            )
+        else:
+            self._log.warning(
+                "jobs without retries of a child that died",
+                put_back=sum(one.copy is not None for one in left),
+                failed=sum(one.copy is None for one in left),
+            )
+
+    async def _put_back_some(self, left: Sequence[LeftBehind]) -> None:
+        """In this order: a crash between the two repeats jobs and loses none."""
+        copies = [one.copy for one in left if one.copy is not None]
+        raise_if_refused(await repeat(partial(self._verbs.push_encoded, copies)))
+        await asyncio.gather(*(repeat(partial(self._settle, one)) for one in left))
+
+    async def _settle(self, one: LeftBehind) -> None:
+        if one.copy is not None:
+            await self._verbs.ack(one.job.jid)
+        else:
+            await self._fail(one)
+
+    async def _fail(self, one: LeftBehind) -> None:
+        why = f"{one.deaths} processes ended while they ran it"
+        self._log.error("a job has failed", jobtype=one.job.jobtype, jid=one.job.jid, reason=why)
+        await self._verbs.fail(one.job.jid, "WorkerLost", why)
 
     async def look_at_sizes(self, names: Iterable[str]) -> bool:
         """Ask how many jobs wait; False when there is no answer."""

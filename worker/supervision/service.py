@@ -6,7 +6,7 @@ import sys
 
 from shared.settings import Settings
 from worker.supervision.cloudwatch import write_stage_lines
-from worker.supervision.http import make_app, serve_http
+from worker.supervision.http import serve_http
 from worker.supervision.metrics import ServiceMetrics
 from worker.supervision.supervisor import Supervisor
 
@@ -15,7 +15,7 @@ async def run_service(settings: Settings) -> int:
     """Run until told to stop; the exit code. Raises ConfigError when something cannot start."""
     metrics = ServiceMetrics()
     supervisor = Supervisor(settings, metrics)
-    async with serve_http(settings.worker.http_bind, make_app(supervisor.status, metrics)):
+    async with serve_http(settings.worker.http_bind, supervisor.status, metrics):
         if not settings.worker.cloudwatch:
             return await supervisor.run()
         lines = write_stage_lines(supervisor.status, metrics, sys.stdout)

@@ -38,6 +38,7 @@ class ChildStatus:
     pid: int | None = None
     uptime_s: float = 0.0
     is_connected: bool = False
+    is_out_of_files: bool = False
     in_hand: int = 0
     unanswered: int = 0
     rss_bytes: int = 0
@@ -104,6 +105,8 @@ class ServiceStatus:
     events: Sequence[Event]
     # Rolling restarts that were begun.
     rolls: int = 0
+    # A sentence about each shard of the crawls whose file is damaged.
+    damaged_shards: Sequence[str] = ()
 
 
 class FiguresKeeper(Protocol):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from shared.logs import get_logger
 from shared.settings import Settings
+from shared.state.damage import damaged_shards
 from worker import exits
 from worker.fork_safety import SIGNALS
 from worker.pressure import Limits, Pressure, PressureEvent, State
@@ -82,6 +83,7 @@ class Supervisor:
         self._has_failed = False
         self._started_at = time.time()
         self._started = self._loop.time()
+        self._state = settings.crawl.state
         self._log = get_logger("supervisor")
 
     async def run(self) -> int:
@@ -125,6 +127,7 @@ class Supervisor:
             paces=dict(self._paces),
             memory_limit_bytes=self._service.memory_limit_bytes,
             events=list(self._service.events.events),
+            damaged_shards=damaged_shards(self._state) if self._state is not None else (),
             rolls=self._rolls,
         )
 
@@ -196,6 +199,8 @@ class Supervisor:
             child.kill()
         await asyncio.gather(*ends)
         await self._server.quiet([wid for child in late for wid in child.wids])
+        self._server.put_back_soon([job for child in children for job in child.take_left_behind()])
+        await self._server.all_put_back()
         self._server.close()
         if self._connection is not None:
             self._connection.cancel()

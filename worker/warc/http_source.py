@@ -73,6 +73,17 @@ class HttpFiles:
             await self._session.close()
             self._session = None
 
+    async def read(self, answer: aiohttp.ClientResponse) -> bytes:
+        """More of the file, nothing at its end. It must come in time, whatever else comes: a server
+        may send what is around the body for ever."""
+        try:
+            async with asyncio.timeout(self._settings.read_timeout_s):
+                return await answer.content.readany()
+        except TimeoutError as error:
+            raise TemporaryFetchError("nothing came for too long") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise translated(error) from error
+
     async def open(self, url: Url, offset: int) -> aiohttp.ClientResponse:
         """The answer to a request from an offset on, whatever its status; redirects are followed.
         Raises a FetchError."""
@@ -203,12 +214,7 @@ class HttpStream:
             await self._open()
         if self._is_at_end or self._answer is None:
             return b""
-        try:
-            data = await self._answer.content.readany()
-        except TimeoutError as error:
-            raise TemporaryFetchError("nothing came for too long") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise translated(error) from error
+        data = await self._files.read(self._answer)
         self._position += len(data)
         if not data:
             self._is_at_end = True

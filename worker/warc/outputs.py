@@ -8,10 +8,11 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
+from shared.settings import WarcSettings
 from shared.warc_places import FileAt, ObjectAt
 from worker.net.fetcher import TemporaryFetchError
 from worker.sinks.files.segment_file import sync_directory
-from worker.warc.sources import path_below, s3_library, translated
+from worker.warc.sources import check_allowed, path_of, s3_library, translated
 
 
 class Output(Protocol):
@@ -34,12 +35,13 @@ class Output(Protocol):
         """It will not be there."""
 
 
-def open_output(place: FileAt | ObjectAt, name: str, files: Path | None) -> Output:
+def open_output(place: FileAt | ObjectAt, name: str, settings: WarcSettings) -> Output:
     """Raises a FetchError."""
     if isinstance(place, ObjectAt):
+        check_allowed(place, settings.s3_destinations, "WARC_S3_DESTINATIONS")
         key = f"{place.key}/{name}" if place.key else name
         return cast("Output", s3_library().ObjectOutput(ObjectAt(place.bucket, key)))
-    return LocalOutput(path_below(files, place), name)
+    return LocalOutput(path_of(settings.files, place), name)
 
 
 class LocalOutput:

@@ -4,10 +4,12 @@ import errno
 import importlib
 import os
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import cast
 
+from shared.contained import Outside, path_below
 from shared.errors import ConfigError, InvalidUrl
 from shared.settings import Settings
 from shared.warc_places import FileAt, InvalidPlace, ObjectAt, Place, UrlAt, parse_source
@@ -32,6 +34,7 @@ class Sources:
 
     def __init__(self, settings: Settings) -> None:
         self._files = settings.warc.files
+        self._objects = settings.warc.s3_sources
         self._http = HttpFiles(settings.fetch, AddressRule(settings.allow.nets))
 
     def open(self, source: str) -> tuple[str, ByteStream]:
@@ -50,8 +53,9 @@ class Sources:
         if isinstance(place, UrlAt):
             return self._http.stream(place)
         if isinstance(place, ObjectAt):
+            check_allowed(place, self._objects, "WARC_S3_SOURCES")
             return cast("ByteStream", s3_library().ObjectStream(place))
-        return LocalStream(path_below(self._files, place))
+        return LocalStream(path_of(self._files, place))
 
 
 class LocalStream:
@@ -88,20 +92,22 @@ class LocalStream:
         self._is_aborted = True
 
 
-def path_below(directory: Path | None, place: FileAt) -> Path:
+def check_allowed(place: ObjectAt, allowed: Sequence[ObjectAt], setting: str) -> None:
+    """The worker has rights on S3 that whoever pushes a job need not have. Raises
+    PermanentFetchError."""
+    if not any(place.is_below(prefix) for prefix in allowed):
+        raise PermanentFetchError(f"{place} is not below what {setting} allows")
+
+
+def path_of(directory: Path | None, place: FileAt) -> Path:
     """The real path of what a job names, which must lie below WARC_FILES, whatever links and dots
     are in it; a part of it need not be there. Raises PermanentFetchError."""
     if directory is None:
         raise PermanentFetchError("no local files are read or written: WARC_FILES is not set")
-    root = directory.resolve()
     try:
-        path = (root / place.path).resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise PermanentFetchError(f"{place.path!r} is not a usable path: {error}") from None
-    if not path.is_relative_to(root):
-        # Does not say where it leads to.
-        raise PermanentFetchError(f"{place.path!r} is not below WARC_FILES")
-    return path
+        return path_below(directory, place.path)
+    except Outside:
+        raise PermanentFetchError(f"{place.path!r} is not below WARC_FILES") from None
 
 
 def s3_library() -> ModuleType:

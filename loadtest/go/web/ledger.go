@@ -105,6 +105,18 @@ func (l *ledger) counts() counts {
 	return c
 }
 
+// pageSizes lists the bytes of every page that was given, without robots.txt.
+func (l *ledger) pageSizes() []int64 {
+	visits, _ := l.soFar()
+	sizes := []int64{}
+	for index := range visits {
+		if one := &visits[index]; one.status == 200 && !one.isRobots {
+			sizes = append(sizes, one.sent)
+		}
+	}
+	return sizes
+}
+
 type visitLine struct {
 	Host        string  `json:"host"`
 	Path        string  `json:"path"`

@@ -82,6 +82,9 @@ func controls(o *origin, r *resolver) http.Handler {
 	routes.HandleFunc("GET /control/ledger", func(out http.ResponseWriter, _ *http.Request) {
 		_ = o.ledger.writeTo(out)
 	})
+	routes.HandleFunc("GET /control/sizes", func(out http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(out).Encode(o.ledger.pageSizes())
+	})
 	routes.HandleFunc("GET /control/perfect", func(out http.ResponseWriter, _ *http.Request) {
 		_ = o.web.writePerfect(out)
 	})

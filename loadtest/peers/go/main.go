@@ -1,12 +1,15 @@
-// Peer is faktory_worker_go behind two small commands: push and consume.
+// Peer is faktory_worker_go behind three small commands: push, send and consume. What send pushes,
+// and consume --record notes, is alike in all peers.
 // The benchmark and the interoperability tests run it; FAKTORY_URL names the server.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -15,7 +18,8 @@ import (
 )
 
 const usage = `usage: peer push --queue Q --jobtype T --count N
-       peer consume --queue Q --slots N [--ledger FILE]`
+       peer send --queue Q --name NAME --count N
+       peer consume --queue Q --slots N [--ledger FILE] [--record FILE]`
 
 func main() {
 	if len(os.Args) < 2 {
@@ -25,6 +29,8 @@ func main() {
 	switch os.Args[1] {
 	case "push":
 		err = push(os.Args[2:])
+	case "send":
+		err = send(os.Args[2:])
 	case "consume":
 		err = consume(os.Args[2:])
 	default:
@@ -64,14 +70,46 @@ func push(args []string) error {
 	return nil
 }
 
+func send(args []string) error {
+	flags := flag.NewFlagSet("send", flag.ExitOnError)
+	queue := flags.String("queue", "default", "queue to push to")
+	name := flags.String("name", "", "first argument of every job")
+	count := flags.Int("count", 1, "number of jobs")
+	_ = flags.Parse(args)
+
+	client, err := faktory.Open()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for n := range *count {
+		job := faktory.NewJob("pair", *name, strconv.Itoa(n), "Grüße <&> 🐈")
+		job.Queue = *queue
+		// faktory-rs refuses a job without this field.
+		job.ReserveFor = 1800
+		if n%2 == 0 {
+			job.SetCustom("n", n)
+		}
+		if err := client.Push(job); err != nil {
+			return fmt.Errorf("job %d: %w", n, err)
+		}
+	}
+	return nil
+}
+
 func consume(args []string) error {
 	flags := flag.NewFlagSet("consume", flag.ExitOnError)
 	queue := flags.String("queue", "default", "queue to fetch from")
 	slots := flags.Int("slots", 20, "jobs that run at one time")
 	path := flags.String("ledger", "", "append the jid of every job here")
+	recordPath := flags.String("record", "", "append what the jobs of send say here")
 	_ = flags.Parse(args)
 
 	book, err := openLedger(*path)
+	if err != nil {
+		return err
+	}
+	record, err := openLedger(*recordPath)
 	if err != nil {
 		return err
 	}
@@ -82,6 +120,7 @@ func consume(args []string) error {
 	mgr.Register("bench_noop", book.noted(noop))
 	mgr.Register("add", book.noted(noop))
 	mgr.Register("bench_sleep", book.noted(sleep))
+	mgr.Register("pair", record.told)
 	return mgr.Run()
 }
 
@@ -127,4 +166,17 @@ func (l *ledger) noted(run worker.Perform) worker.Perform {
 		_, err := fmt.Fprintln(l.file, worker.HelperFor(ctx).Jid())
 		return err
 	}
+}
+
+func (l *ledger) told(ctx context.Context, args ...any) error {
+	job := worker.HelperFor(ctx)
+	n, _ := job.Custom("n")
+	line, err := json.Marshal(map[string]any{"jid": job.Jid(), "args": args, "n": n})
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, err = fmt.Fprintf(l.file, "%s\n", line)
+	return err
 }

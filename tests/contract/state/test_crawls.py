@@ -11,6 +11,7 @@ from shared.state.protocol import ControlStore
 from shared.urls import parse_url, registrable_domain, shard_of_domain
 from tests.contract.state.helpers import NOW
 
+MUCH = 1_000_000
 SPEC = CrawlSpec(contact="me@example.org", limits=LimitSpec(pages=9), labels={"team": "é"})
 
 
@@ -62,10 +63,32 @@ def test_a_key_that_comes_with_another_request_is_refused(control):
 def test_crawls_are_listed_newest_first(control):
     ids = [create(control) for _ in range(5)]
     control.change_state(ids[1], [CrawlState.STARTING], CrawlState.RUNNING, NOW)
-    first = control.crawls(0, 2)
+    first = control.crawls(0, 2, max_bytes=MUCH)
     assert [crawl.id for crawl in first] == [ids[4], ids[3]]
-    assert [crawl.id for crawl in control.crawls(first[-1].id, 9)] == [ids[2], ids[1], ids[0]]
-    assert [crawl.id for crawl in control.crawls(0, 9, CrawlState.RUNNING)] == [ids[1]]
+    assert [crawl.id for crawl in control.crawls(first[-1].id, 9, max_bytes=MUCH)] == [
+        ids[2],
+        ids[1],
+        ids[0],
+    ]
+    assert [crawl.id for crawl in control.crawls(0, 9, CrawlState.RUNNING, max_bytes=MUCH)] == [
+        ids[1]
+    ]
+
+
+def test_a_listing_ends_where_it_would_be_too_large_or_after_one_that_is(control):
+    large = SPEC.model_copy(update={"labels": {"much": "x" * 1000}})
+    ids = [control.create_crawl(large, NOW, None, b"f")[0].id for _ in range(4)]
+    assert [crawl.id for crawl in control.crawls(0, 9, max_bytes=3500)] == [ids[3], ids[2]]
+    assert [crawl.id for crawl in control.crawls(ids[2], 9, max_bytes=500)] == [ids[1]]
+    assert [crawl.id for crawl in control.crawls(0, 9, max_bytes=0)] == [ids[3]]
+
+
+def test_states_are_told_without_what_was_asked_for(control):
+    ids = [create(control) for _ in range(3)]
+    control.change_state(ids[1], [CrawlState.STARTING], CrawlState.RUNNING, NOW)
+    starting, running = CrawlState.STARTING, CrawlState.RUNNING
+    assert control.crawl_states(0) == list(zip(ids, [starting, running, starting], strict=True))
+    assert control.crawl_states(ids[1]) == [(ids[2], starting)]
 
 
 def test_a_crawl_lives_until_a_final_state(control):
@@ -185,6 +208,18 @@ def test_no_more_pages_are_granted_than_a_crawl_may_have(control):
     assert control.grant_pages(2, "b", 40, 100) == 40
     control.return_pages(1, "a", 15)
     assert control.grant_pages(1, "b", 40, 100) == 15
+
+
+def test_pages_of_the_dead_are_given_again_unless_somebody_was_given_some_since(control):
+    control.grant_pages(1, "dead", 80, 100)
+    control.grant_pages(1, "alive", 20, 100)
+    control.return_pages(1, "alive", 5)
+    assert control.granted_pages(1) == 95
+    assert control.grant_pages(1, "alive", 1, 100) == 1
+    assert not control.reset_pages(1, used=40, granted=95)
+    assert control.granted_pages(1) == 96
+    assert control.reset_pages(1, used=40, granted=96)
+    assert control.grant_pages(1, "alive", 100, 100) == 60
 
 
 def test_notes_come_newest_first(control):

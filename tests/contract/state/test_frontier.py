@@ -4,6 +4,7 @@ import pytest
 
 from shared.crawl.states import UrlState
 from shared.state.model import Admitted, Settled
+from shared.state.protocol import ShardStore
 from tests.contract.state.helpers import (
     CRAWL,
     NOW,
@@ -532,3 +533,62 @@ def test_what_a_failed_transaction_began_is_not_taken_for_known(shard):
         shard.admit(CRAWL, pages(3), NOW)
         [domain] = shard.waiting_domains(10)
     assert [origin.queued for origin in domain.origins] == [1]
+
+
+# Origins that are left alone
+
+OTHER = "http://other.example.com"
+
+
+def leave_alone(shard: ShardStore, site: str, until: float, notes: bytes = b"{}") -> None:
+    with shard.transaction():
+        shard.keep_origin(origin_id(shard, site), until, notes)
+
+
+def test_origins_that_are_left_alone_are_found_by_their_time(shard):
+    admit(shard, [*pages(2), *pages(3, OTHER)])
+    leave_alone(shard, SITE, NOW + 60, b"why")
+    leave_alone(shard, OTHER, NOW + 30)
+    with shard.transaction():
+        found = shard.put_off(NOW, 10)
+    assert [(one.origin, one.queued, one.ready_at) for one in found] == [
+        (OTHER, 3, NOW + 30),
+        (SITE, 2, NOW + 60),
+    ]
+    assert found[1].notes == b"why"
+    assert [one.origin for one in shard.put_off(NOW + 30, 10)] == [SITE]
+    assert [one.origin for one in shard.put_off(NOW, 1)] == [OTHER]
+
+
+def test_origins_that_are_left_alone_are_told_to_the_crawls_that_wait_for_them(shard):
+    admit(shard, pages(2), crawl=1)
+    admit(shard, pages(1, OTHER), crawl=2)
+    leave_alone(shard, SITE, NOW + 60)
+    leave_alone(shard, OTHER, NOW + 60)
+    assert [one.origin for one in shard.put_off_of(1, NOW, 10)] == [SITE]
+    assert [one.origin for one in shard.put_off_of(2, NOW, 10)] == [OTHER]
+    assert shard.put_off_of(2, NOW + 60, 10) == []
+
+
+def test_an_origin_that_is_given_up_fails_what_waits_there_of_one_crawl(shard):
+    admit(shard, [*pages(3), *pages(1, OTHER)], crawl=1)
+    admit(shard, pages(1), crawl=2)
+    with shard.transaction():
+        assert shard.give_up(1, origin_id(shard), "connection refused", 2) == 2
+        assert shard.give_up(1, origin_id(shard), "connection refused", 2) == 1
+        assert shard.give_up(1, origin_id(shard), "connection refused", 2) == 0
+    counters = shard.counters(1)
+    assert (counters["failed"], counters["queued"]) == (3, 1)
+    assert waiting(shard) == {SITE: 1, OTHER: 1}
+    [group] = shard.errors(1)
+    assert (group.reason, group.count) == ("connection refused", 3)
+    assert shard.errors(2) == []
+
+
+def test_an_error_is_counted_that_changes_no_url(shard):
+    admit(shard, pages(1))
+    with shard.transaction():
+        shard.count_error(CRAWL, "robots.txt: connection refused", SITE + "/0", NOW)
+    [group] = shard.errors(CRAWL)
+    assert (group.count, group.sample_url, group.first_at) == (1, SITE + "/0", NOW)
+    assert shard.counters(CRAWL)["queued"] == 1

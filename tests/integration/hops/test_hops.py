@@ -778,3 +778,38 @@ async def test_whatever_a_server_says_the_error_is_ours(
             site.answers["/"] = sends(b"HTTP/1.1 200 OK\r\n" + first + second + b"\r\n\r\n")
             with contextlib.suppress(FetchError):
                 await get(fetcher, site.url + "/")
+
+
+# Bytes in flight
+
+
+async def test_large_pages_take_turns_when_together_they_are_too_much(
+    site: LocalSite, make: Callable[..., Http1Fetcher]
+) -> None:
+    size, pages, limit = 3_000_000, 12, 1_000_000
+    site.answers["*"] = HEAD + b"Content-Length: %d\r\n\r\n" % size + bytes(size)
+    # Most of them wait for longer than silence may last.
+    fetcher = make(read_timeout_s=0.5, in_flight_bytes=limit)
+    budget = fetcher._budget
+    most = done = 0
+
+    async def fetch(number: int) -> None:
+        nonlocal most, done
+        answer = await fetcher.get(
+            parse_url(f"{site.url}/{number}"),
+            user_agent="x",
+            max_bytes=10_000_000,
+            check=go_on,
+            wants_body=anything,
+        )
+        most = max(most, budget.held)
+        assert len(answer.body) == size
+        # As long as the broker takes.
+        await asyncio.sleep(0.1)
+        done += 1
+
+    await asyncio.gather(*(fetch(number) for number in range(pages)))
+    assert done == pages
+    # One page, and one read of each besides.
+    assert most <= limit + size + pages * 262_144
+    assert (budget.held, budget.waiting) == (0, 0)

@@ -106,7 +106,7 @@ async def test_archives_come_over_http_and_from_s3(
 ) -> None:
     archive = Archive.of_pages(200)
     put("one.warc.gz", archive.data[: archive.offsets[100]])
-    start_worker(server.url, **settings(tmp_path), **s3_variables)
+    start_worker(server.url, **settings(tmp_path, WARC_S3_SOURCES=f"s3://{bucket}"), **s3_variables)
     async with LocalSite() as site:
         site.answers["*"] = ServedFile(site, archive.data[archive.offsets[100] :])
 

@@ -25,8 +25,13 @@ ARCHIVE = Archive.of_pages(PAGES, size=60_000)
 
 
 @pytest.fixture(autouse=True)
-async def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
-    settings = Settings(warc=WarcSettings(files=tmp_path))
+async def files(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Path]:
+    allowed = (ObjectAt(bucket, ""), ObjectAt("no-such-bucket", ""))
+    settings = Settings(
+        warc=WarcSettings(files=tmp_path, s3_sources=allowed, s3_destinations=allowed)
+    )
     sources = Sources(settings)
     monkeypatch.setattr(handler, "SETTINGS", settings)
     monkeypatch.setattr(handler, "SOURCES", sources)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.settings import AllowSettings, FetchSettings, Settings, WarcSettings
+from shared.warc_places import ObjectAt
 from tests.integration.warc.conftest import Put
 from tests.support.archives import Archive, record_id
 from tests.support.file_server import ServedFile
@@ -40,9 +41,13 @@ def served(site: LocalSite) -> ServedFile:
 
 
 @pytest.fixture
-async def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sources]:
+async def sources(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Sources]:
     monkeypatch.setattr(http_source, "RESUME_AFTER_S", 0.01)
-    settings = Settings(allow=LOOPBACK, fetch=QUICK, warc=WarcSettings(files=tmp_path))
+    allowed = tuple(ObjectAt(name, "") for name in (bucket, "bucket", "no-such-bucket"))
+    warc = WarcSettings(files=tmp_path, s3_sources=allowed)
+    settings = Settings(allow=LOOPBACK, fetch=QUICK, warc=warc)
     sources = Sources(settings)
     yield sources
     await sources.close()
@@ -124,6 +129,19 @@ async def test_silence_is_a_time_out(sources: Sources, site: LocalSite) -> None:
         # Six times what a read may take.
         await in_thread(lambda: whole(stream), stream.abort)
     assert "secret" not in str(raised.value)
+
+
+async def test_bytes_that_are_no_body_are_silence_too(sources: Sources, site: LocalSite) -> None:
+    async def never_ends(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;")
+        while True:
+            writer.write(b"e" * 1000)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    site.answers["*"] = never_ends
+    with pytest.raises(TemporaryFetchError, match="nothing came for too long"):
+        await asyncio.wait_for(read(sources, site.url + "/a.warc.gz"), 20)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
 """Bodies: within their limits, unpacked in bounded memory, split into lines."""
 
 import asyncio
+import contextlib
 import gzip
 import tracemalloc
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
@@ -14,16 +15,20 @@ from hypothesis import strategies as st
 
 from api import bodies
 from api.bodies import (
+    PATIENCE_S,
+    SLOWEST_BYTES_PER_S,
     ZSTD_PACKED_BYTES,
     Chunks,
     ClientGone,
     Lines,
+    Pace,
     Unpacker,
     read_body,
     unpack_whole,
     unpacker,
 )
 from api.problems import Problem, shutting_down
+from tests.support.virtual_time import run_in_virtual_time
 from tests.unit.api.requests import body_of, never_stopped, vanishing
 
 MEBIBYTE = 1024 * 1024
@@ -330,3 +335,61 @@ def test_a_long_line_in_small_pieces_takes_no_longer_than_its_length():
     for _ in range(100_000):
         assert list(lines.feed(b"x" * 10)) == []
     assert list(lines.feed(b"\n")) == [b"x" * 1_000_000]
+
+
+# The pace
+
+
+def test_a_stream_that_comes_as_fast_as_it_is_read_is_never_too_slow():
+    pace = Pace()
+    for _ in range(1000):
+        pace.add(0.0, 1)
+    assert not pace.is_too_slow
+
+
+def test_a_byte_now_and_then_is_too_slow_when_patience_ends():
+    pace = Pace()
+    pace.add(PATIENCE_S, 1)
+    assert not pace.is_too_slow
+    pace.add(0.1, 1)
+    assert pace.is_too_slow
+
+
+def test_what_came_fast_pays_for_a_pause():
+    pace = Pace()
+    pace.add(1.0, 100 * SLOWEST_BYTES_PER_S)
+    pace.add(99.0, 1)
+    assert not pace.is_too_slow
+    pace.add(1.0, 0)
+    assert pace.is_too_slow
+
+
+def test_a_stream_of_a_byte_every_four_seconds_is_ended():
+    async def trickle() -> dict[str, object]:
+        await asyncio.sleep(4)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def run() -> None:
+        chunks = Chunks(trickle, never_stopped())
+        with pytest.raises(Problem, match="256 bytes/s") as caught:
+            while True:
+                await chunks.next()
+        assert (caught.value.status, caught.value.closes) == (408, True)
+        assert asyncio.get_running_loop().time() == pytest.approx(12)
+
+    run_in_virtual_time(run())
+
+
+async def test_room_is_held_only_while_more_than_one_piece_comes():
+    entered: list[str] = []
+
+    @contextlib.contextmanager
+    def room() -> Iterator[None]:
+        entered.append("in")
+        yield
+        entered.append("out")
+
+    assert await read_body(body_of(b"whole"), 10, room) == b"whole"
+    assert entered == []
+    assert await read_body(body_of(b"in ", b"two"), 10, room) == b"in two"
+    assert entered == ["in", "out"]

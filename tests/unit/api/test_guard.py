@@ -14,11 +14,11 @@ HOST = "api.example:3000"
 def locked(scopes: str = "ingest+read+admin") -> tuple[Guard, bytes]:
     """A guard with one key, and the key."""
     secret, entry = new_key("ops", scopes)
-    return Guard(parse_keys(entry, 0.0, 0.0)), secret.encode()
+    return Guard(parse_keys(entry, 0.0, 0.0), "127.0.0.1"), secret.encode()
 
 
 def unlocked() -> Guard:
-    return Guard(Keys([]))
+    return Guard(Keys([]), "127.0.0.1")
 
 
 def request(path: str = "/jobs/add", method: str = "POST") -> dict[str, Any]:

@@ -7,11 +7,12 @@ from typing import Any, cast
 import pytest
 
 from api.batcher import Batcher
-from api.budget import Budget
+from api.budget import Shares
 from api.intake import Intake
 from api.metrics import ApiMetrics
 from api.parts import ANSWER_WITHIN_S, Parts, broker_failed
 from api.problems import Problem
+from shared.budget import ByteBudget
 from shared.errors import ConnectionLost, FaktoryError, NotSent, ProtocolError, ServerError
 from shared.faktory.client import FaktoryClient
 from shared.settings import ApiSettings
@@ -41,7 +42,9 @@ def make_parts(client: FakeClient) -> Parts:
         client=cast("FaktoryClient", client),
         batcher=cast("Batcher", None),
         intake=cast("Intake", None),
-        bulk=Budget(1),
+        bulk=Shares(1, keys=1),
+        streams=Shares(1, keys=1),
+        pages=ByteBudget(1),
         metrics=ApiMetrics(),
         web=cast("Any", None),
         run_directory=Path(),

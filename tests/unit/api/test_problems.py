@@ -1,11 +1,9 @@
-"""Errors as problem documents, and the budget that refuses with one."""
+"""Errors as problem documents."""
 
 import orjson
 import pytest
 
-from api.budget import Budget
 from api.problems import (
-    MEDIA_TYPE,
     Problem,
     bad_request,
     mistake,
@@ -17,6 +15,7 @@ from api.problems import (
     unavailable,
     unprocessable,
 )
+from shared.http.problems import MEDIA_TYPE
 
 
 def test_a_problem_is_a_document_of_rfc_9457():
@@ -65,42 +64,3 @@ def test_a_connection_that_is_of_no_more_use_is_closed():
     assert too_slow("x").headers["connection"] == "close"
     assert shutting_down().headers["connection"] == "close"
     assert "connection" not in bad_request("x").headers
-
-
-# The budget
-
-
-def test_a_budget_is_given_back():
-    budget = Budget(10)
-    for _ in range(3):
-        with budget.hold(10):
-            pass
-
-
-def test_more_than_the_budget_is_told_to_come_again():
-    budget = Budget(10)
-    with budget.hold(6), budget.hold(4):
-        with pytest.raises(Problem) as caught, budget.hold(1):
-            pass
-        assert (caught.value.status, caught.value.retry_after_s) == (429, 1)
-    with budget.hold(10):
-        pass
-
-
-def test_a_refusal_takes_nothing_and_a_failure_gives_back():
-    budget = Budget(10)
-    with pytest.raises(ZeroDivisionError), budget.hold(10):
-        raise ZeroDivisionError
-    with budget.hold(8):
-        with pytest.raises(Problem), budget.hold(3):
-            pass
-        with budget.hold(2):
-            pass
-
-
-def test_one_that_is_larger_than_the_budget_has_its_turn_alone():
-    budget = Budget(10)
-    with budget.hold(100), pytest.raises(Problem), budget.hold(1):
-        pass
-    with budget.hold(1), pytest.raises(Problem), budget.hold(100):
-        pass

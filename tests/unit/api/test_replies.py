@@ -1,25 +1,10 @@
-"""Raw answers: their headers, and a last look at a client that is still sending."""
+"""Raw answers, and the headers that all answers carry."""
 
-import asyncio
 from collections.abc import MutableMapping
 from typing import Any
 
-import pytest
-
 from api.problems import Problem
-from api.replies import (
-    LINGER_S,
-    SECURITY_HEADERS,
-    BodyWatch,
-    linger_if,
-    send_json,
-    send_problem,
-    with_security_headers,
-)
-from tests.support.virtual_time import run_in_virtual_time
-from tests.unit.api.requests import body_of, vanishing
-
-BODY = {"type": "http.response.body", "body": b"answer"}
+from api.replies import SECURITY_HEADERS, send_json, send_problem, with_security_headers
 
 
 class Sent:
@@ -72,57 +57,3 @@ def test_a_page_can_neither_frame_nor_read_nor_keep_an_answer():
     assert b"frame-ancestors 'none'" in headers[b"content-security-policy"]
     assert headers[b"cache-control"] == b"no-store"
     assert headers[b"cross-origin-resource-policy"] == b"same-origin"
-
-
-async def linger(watch: BodyWatch, *, is_wanted: bool = True) -> list[MutableMapping[str, Any]]:
-    sent = Sent()
-    send = linger_if(lambda: is_wanted, watch, sent)
-    await send({"type": "http.response.start", "status": 503, "headers": []})
-    await send(dict(BODY))
-    return sent.messages[1:]
-
-
-@pytest.mark.parametrize("is_wanted", [True, False])
-def test_who_has_sent_everything_is_answered_at_once(is_wanted):
-    async def run() -> None:
-        watch = BodyWatch(body_of(b"x"))
-        await watch.receive()
-        *_, last = await linger(watch, is_wanted=is_wanted)
-        assert not last.get("more_body")
-        assert asyncio.get_running_loop().time() == 0
-
-    run_in_virtual_time(run())
-
-
-def test_the_whole_answer_is_out_before_the_rest_of_the_body_is_thrown_away():
-    async def run() -> None:
-        answered, last = await linger(BodyWatch(body_of(b"a", b"b", b"c")))
-        assert answered == BODY | {"more_body": True}
-        assert last == {"type": "http.response.body", "body": b""}
-        assert asyncio.get_running_loop().time() == 0
-
-    run_in_virtual_time(run())
-
-
-def test_who_sends_for_ever_is_cut_off():
-    async def run() -> None:
-        await linger(BodyWatch(body_of(b"a", b"b", ends=False)))
-        assert asyncio.get_running_loop().time() == pytest.approx(LINGER_S)
-
-    run_in_virtual_time(run())
-
-
-def test_who_leaves_is_not_waited_for():
-    async def run() -> None:
-        await linger(BodyWatch(vanishing(b"a")))
-        assert asyncio.get_running_loop().time() == 0
-
-    run_in_virtual_time(run())
-
-
-def test_nobody_is_waited_for_while_the_connection_stays():
-    async def run() -> None:
-        (message,) = await linger(BodyWatch(body_of(b"a", ends=False)), is_wanted=False)
-        assert message == BODY
-
-    run_in_virtual_time(run())

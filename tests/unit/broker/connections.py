@@ -12,11 +12,13 @@ from broker import server as server_module
 from broker import store as store_module
 from broker.clients import Clients
 from broker.manager import FETCH_BLOCKS_S, Manager
+from broker.memory import Memory
 from broker.server import Connection, Server
 from broker.store import Store
 from broker.verbs import Verbs
 
 MAX_LINE = 65_536
+MEMORY = 100_000_000
 START = 1_700_000_000.0
 ROUNDS = 1000
 WAIT_S = 10.0
@@ -31,6 +33,7 @@ class FakeTransport(asyncio.Transport):
         self._is_closing = False
         self.is_paused = False
         self.written = b""
+        self.unread = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         del high, low
@@ -44,6 +47,9 @@ class FakeTransport(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self._is_closing
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def close(self) -> None:
         if not self._is_closing:
@@ -91,11 +97,11 @@ class Broker:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.errors.append(context))
         self._patch = pytest.MonkeyPatch()
-        clock = SimpleNamespace(time=lambda: self.now)
+        clock = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
         self._patch.setattr(manager_module, "time", clock)
         self._patch.setattr(server_module, "time", clock)
         self._patch.setattr(store_module, "BALLAST_BYTES", 4096)
-        self.store = Store(directory, is_full_sync=False, loop=loop)
+        self.store = Store(directory, is_full_sync=False, loop=loop, memory=Memory(MEMORY))
         self.clients = Clients()
         self.manager = Manager(self.store, self.store.load(), self.now)
         self.verbs = Verbs(self.manager, self.clients)

@@ -20,6 +20,7 @@ class ModelJob:
     owner: str | None = None
     wid: str = ""
     since: float = 0.0
+    reserved_until: float = 0.0
     given_back: int = 0
     row: str = ""
     row_since: float = 0.0
@@ -82,6 +83,7 @@ class Model:
     def _hold(self, job: ModelJob, owner: str | None, wid: str, now: float) -> None:
         self.maybe_held.discard(job.jid)
         job.owner, job.wid, job.since = owner, wid, now
+        job.reserved_until = now + DEFAULT_RESERVE_FOR_S
         self.working[job.jid] = job
 
     def settle(self, jid: str) -> ModelJob | None:
@@ -136,7 +138,7 @@ class Model:
 
     def end_reservations(self, now: float) -> None:
         for job in list(self.working.values()):
-            if job.since + DEFAULT_RESERVE_FOR_S <= now:
+            if job.reserved_until <= now:
                 self.fail(job.jid, now)
 
     def queue_due(self, now: float) -> int:
@@ -173,6 +175,9 @@ class Model:
                 job.given_back = 0
             if job.row == "held":
                 job.since = job.row_since
+                job.reserved_until = job.since + DEFAULT_RESERVE_FOR_S
+                if job.reserved_until <= now and job.owner:
+                    job.reserved_until = now + DEFAULT_RESERVE_FOR_S
         held = sorted((job for job in jobs if job.row == "held"), key=lambda job: job.since)
         back = sorted((job for job in jobs if job.row == "back"), key=lambda job: job.row_since)
         rest = sorted((job for job in jobs if not job.row), key=lambda job: job.order)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from broker.memory import Memory
 from broker.store import Store
 
 WAIT_S = 20.0
@@ -45,7 +46,7 @@ class HandLoop:
 
 def open_store(directory: Path) -> tuple[Store, HandLoop]:
     loop = HandLoop()
-    return Store(directory, is_full_sync=False, loop=loop), loop
+    return Store(directory, is_full_sync=False, loop=loop, memory=Memory(100_000_000)), loop
 
 
 def settle(store: Store, loop: HandLoop) -> None:

@@ -53,3 +53,14 @@ def test_all_can_be_forgotten():
     jids = added(5)
     jids.clear()
     assert those_known(jids, 5) == []
+
+
+def test_a_long_jid_is_known_by_its_digest_only():
+    jids = KnownJids()
+    long = "x" * 100_000
+    jids.add(long)
+    assert long in jids
+    assert long + "x" not in jids
+    assert max(map(len, jids._young)) <= known.SHORT_JID
+    jids.discard(long)
+    assert long not in jids

@@ -125,8 +125,8 @@ def test_those_who_wait_get_the_jobs_of_a_resumed_queue_and_of_one_who_went_away
 
 
 def test_a_job_that_has_expired_is_dropped_when_its_turn_comes(desk):
-    desk.push("job-0001", custom=b'{"expires_at":%d}' % NOW)
-    desk.push("job-0002", custom=b'{"expires_at":%d}' % (NOW + 1))
+    desk.push("job-0001", custom=b'{"expires_at":%d}' % time.time())
+    desk.push("job-0002", custom=b'{"expires_at":%d}' % (time.time() + 3600))
     desk.settle()
     assert desk.take() == "job-0002"
     assert (desk.take(), desk.manager.expired_jobs) == (None, 1)
@@ -208,7 +208,7 @@ def test_a_result_for_a_job_of_a_removed_queue_changes_nothing(desk):
     desk.settle()
     desk.take()
     desk.manager.give_back_of("us")
-    desk.manager.remove(desk.manager.queues["q"])
+    desk.manager.remove([desk.manager.queues["q"]])
     desk.manager.acknowledge(["job-0001"])
     desk.push("job-0002")
     desk.restart()
@@ -220,7 +220,7 @@ def test_what_is_written_of_a_removed_job_is_not_taken_for_another(desk):
     desk.settle()
     desk.take()
     desk.manager.give_back_of("us")
-    desk.manager.remove(desk.manager.queues["q"])
+    desk.manager.remove([desk.manager.queues["q"]])
     desk.restart()
     desk.push("job-0002")
     desk.restart()

@@ -57,8 +57,9 @@ class LifeOfABroker(RuleBasedStateMachine):
     def start(self):
         self.patch = pytest.MonkeyPatch()
         self.now = START
-        self.patch.setattr(manager_module, "time", SimpleNamespace(time=lambda: self.now))
-        self.patch.setattr(sets_module, "time", SimpleNamespace(time=lambda: self.now))
+        clock = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
+        self.patch.setattr(manager_module, "time", clock)
+        self.patch.setattr(sets_module, "time", clock)
         self.patch.setattr(manager_module, "random", SimpleNamespace(randrange=lambda _: 0))
         self.patch.setattr(store_module, "BALLAST_BYTES", 4096)
         self.root = tempfile.TemporaryDirectory()
@@ -199,7 +200,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(QUEUES))
     def a_queue_is_removed(self, name):
-        self.manager.remove(self.manager.queues_of([name])[0])
+        self.manager.remove([self.manager.queues_of([name])[0]])
         self.model.remove(name)
 
     @rule()

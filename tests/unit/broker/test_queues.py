@@ -15,6 +15,7 @@ from hypothesis.stateful import (
 
 from broker import queues
 from broker.jobs import StoredJob, from_row
+from broker.memory import Memory
 from broker.queues import Queue
 from broker.reading import Reader
 from broker.schema import SEQUENCE_BITS
@@ -33,7 +34,10 @@ class FakeReader:
         self.rows: dict[int, bytes] = {}
         self.asked: list[int] = []
 
-    def read_jobs(self, after: int, upto: int, limit: int) -> list[tuple[int, bytes]]:
+    def read_jobs(
+        self, after: int, upto: int, limit: int, max_bytes: int
+    ) -> list[tuple[int, bytes]]:
+        del max_bytes
         self.asked.append(limit)
         keys = [key for key in sorted(self.rows) if after < key <= upto]
         return [(key, self.rows[key]) for key in keys[:limit]]
@@ -48,7 +52,9 @@ def a_queue(store: FakeReader, *, rows: int = 0, size: int = 0) -> Queue:
     """A queue that finds so many jobs on disk."""
     for number in range(1, rows + 1):
         store.rows[FIRST + number] = payload(FIRST + number, size)
-    return Queue(3, "some", cast("Reader", store), last_key=FIRST + rows, rows=rows)
+    return Queue(
+        3, "some", cast("Reader", store), Memory(100_000_000), last_key=FIRST + rows, rows=rows
+    )
 
 
 def push(queue: Queue, store: FakeReader, count: int = 1, size: int = 0) -> list[StoredJob]:

@@ -1,11 +1,15 @@
 """A connection: lines in, answers out, in their order and within bounds."""
 
+import asyncio
 import hashlib
+import itertools
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
+from broker import manager as manager_module
 from broker import server as server_module
 from broker import store as store_module
 from broker.manager import FETCH_BLOCKS_S
@@ -302,3 +306,119 @@ async def test_what_a_broken_connection_did_not_get_is_given_to_another(broker):
     assert lost.is_closed
     assert jids(other.read()) == ["job-0001", "job-0003"]
     assert set(broker.manager.working) == {"job-0001", "job-0002", "job-0003"}
+
+
+async def test_a_client_that_reads_nothing_and_goes_away_leaves_no_trace(broker):
+    client = broker.connect()
+    client.connection.pause_writing()
+    client.send(b"INFO\r\n" * 100)
+    assert client.transport.is_paused
+    client.transport.abort()
+    client.connection.resume_writing()
+    assert client.read() == b""
+
+
+async def test_who_sends_thousands_of_lines_does_not_keep_others_from_their_turn(
+    broker, monkeypatch
+):
+    many, one = broker.connect(), broker.connect()
+    moments = itertools.count(broker.now, server_module.TURN_S / 5)
+    clock = SimpleNamespace(time=lambda: broker.now, monotonic=lambda: next(moments))
+    monkeypatch.setattr(server_module, "time", clock)
+    many.send(b"NONSENSE\r\n" * 1000)
+    assert many.transport.is_paused
+    assert many.transport.written.count(b"\r\n") < 20
+    one.send(b"NONSENSE\r\n")
+    assert one.read().startswith(b"-ERR")
+    assert many.transport.written.count(b"\r\n") < 20
+    for _ in range(1000):
+        await asyncio.sleep(0)
+    assert many.read().count(b"\r\n") == 1000
+    assert not many.transport.is_paused
+
+
+# The budget of memory
+
+
+async def test_the_connection_that_holds_the_most_is_told_so_and_closed(broker):
+    broker.store.memory.limit = 100_000
+    small, large = broker.connect(), broker.connect()
+    small.send(b"PUSH " + b"x" * 50_000)
+    large.send(b"PUSH " + b"x" * 60_000)
+    assert large.read().startswith(b"-ERR clients make the broker hold too many bytes")
+    assert large.is_closed and not small.is_closed
+    small.send(b"\r\n")
+    assert small.read().startswith(b"-ERR invalid JSON")
+    await broker.committed()
+    assert broker.store.memory.connections == 0
+
+
+async def test_one_who_does_not_read_what_he_is_sent_is_counted_and_closed(broker):
+    broker.store.memory.limit = 100_000
+    client, other = broker.connect(), broker.connect()
+    await pushed(broker, push("job-0001", custom={"x": "x" * 50_000}))
+    client.transport.unread = 60_000
+    client.send(b"FETCH default\r\n")
+    assert broker.store.memory.connections == 60_000
+    other.send(b"PUSH " + b"x" * 45_000)
+    assert client.is_closed and not other.is_closed
+
+
+async def test_a_large_job_goes_out_again_although_it_was_not_kept(broker):
+    lost, other = (broker.connect(b'{"v":2,"wid":"%b"}' % wid) for wid in (b"w1", b"w2"))
+    await pushed(broker, push("job-0001", custom={"x": "x" * 5000}))
+    lost.send(b"FETCH default\r\n")
+    first = lost.read()
+    assert broker.manager.working["job-0001"].payload == b""
+    other.send(b'HELD {"wid":"w1","jids":[]}\r\n')
+    await broker.committed()
+    assert broker.store.memory.heads < 5000
+    other.read()
+    other.send(b"FETCH default\r\n")
+    assert other.read() == first
+    other.send(b'FAIL {"jid":"job-0001"}\r\n')
+    await broker.committed()
+    (row,) = broker.store.reader.read_set("retries", limit=9)
+    assert b"x" * 5000 in row.payload
+
+
+async def test_jobs_behind_an_answer_that_waits_are_not_taken_without_end(broker, monkeypatch):
+    monkeypatch.setattr(server_module, "WRITE_BUFFER_BYTES", 10_000)
+    for number in range(10):
+        await pushed(broker, push(f"job-000{number}", custom={"x": "x" * 5000}))
+    client = broker.connect()
+    client.send(push("job-of-another", "another") + b"FETCH default\r\n" * 10)
+    assert len(broker.manager.working) < 4
+    await broker.answered(client)
+    assert len(jids(client.read())) == 10
+
+
+async def test_a_large_job_waits_until_there_is_room_for_it(broker, monkeypatch):
+    monkeypatch.setattr(manager_module, "LARGE_BYTES", 1000)
+    client = broker.connect()
+    await pushed(broker, push("job-0001", custom={"x": "x" * 60_000}), push("job-0002"))
+    memory = broker.store.memory
+    memory.connections += memory.limit
+    client.send(b"FETCH default\r\n")
+    assert client.read() == b""
+    assert broker.manager.queues["default"].size == 2
+    memory.connections -= memory.limit
+    broker.manager.look_for_room()
+    assert jids(client.read()) == ["job-0001"]
+
+
+async def test_a_large_push_waits_for_the_store_and_a_small_one_does_not(broker, monkeypatch):
+    monkeypatch.setattr(store_module, "UNWRITTEN_BYTES", 100)
+    first, large, small = broker.connect(), broker.connect(), broker.connect()
+    first.send(push("job-0001", custom={"x": "x" * 200}))
+    large.send(push("job-0002", custom={"x": "x" * 5000}))
+    small.send(push("job-0003"))
+    assert large.transport.is_paused
+    assert broker.store.memory.connections > 5000
+    assert "job-0002" not in broker.manager._known and "job-0003" in broker.manager._known
+    for client in (first, small, large):
+        await broker.answered(client)
+    await broker.committed()
+    assert [client.read() for client in (first, large, small)] == [OK] * 3
+    assert not large.transport.is_paused
+    assert broker.store.memory.unwritten == 0

@@ -170,7 +170,7 @@ def test_a_backup_of_an_open_store_can_be_restored(opened, tmp_path):
     restore(tmp_path / "restored", tmp_path / "copy.db")
     again, _ = open_store(tmp_path / "restored")
     snapshot = again.load()
-    assert [(name, rows) for _, name, _, rows in snapshot.queues] == [("one", 50)]
+    assert [queue[1::2] for queue in snapshot.queues] == [("one", 50)]
     assert not snapshot.was_closed
     assert len(again.reader.read_jobs(ONE, ONE + 999, 999)) == 50
     assert again._writer.execute("PRAGMA auto_vacuum").fetchone() == (2,)

@@ -1,15 +1,19 @@
 """What single commands answer, where it is not the same as for a real Faktory's usual client."""
 
-import asyncio
 import json
+import sqlite3
 
 import pytest
 
+from broker import manager as manager_module
 from broker import mutations
+from broker import verbs as verbs_module
 from broker.batches import SET_NAMES
+from broker.reading import Reader
 from tests.unit.broker.connections import Broker
 
 OK = b"+OK\r\n"
+NOTHING = b"$-1\r\n"
 
 
 @pytest.fixture
@@ -43,7 +47,8 @@ def sets(broker: Broker) -> dict[str, int]:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        (b"PUSH", b"-ERR invalid JSON: "),
+        (b"PUSH", b"-ERR internal error\r\n"),
+        (b"PUSH ", b"-ERR invalid JSON: "),
         (b"PUSH []", b"-ERR invalid JSON: "),
         (b'PUSH {"jid":"12345678"}', b"-ERR jobs must have a jobtype parameter\r\n"),
         (b'PUSHB {"jid":"12345678"}', b"-ERR invalid JSON: "),
@@ -57,7 +62,8 @@ def sets(broker: Broker) -> dict[str, int]:
         (b'FAIL {"jid":"12345678"}', b"-ERR Job not found 12345678\r\n"),
         (b'BEAT {"wid":"nobody"}', b"-ERR unknown worker nobody\r\n"),
         (b'HELD {"wid":"","jids":[]}', b"-ERR HELD needs a worker id\r\n"),
-        (b"QUEUE", b"-ERR no such QUEUE subcommand: \r\n"),
+        (b"QUEUE", b"-ERR internal error\r\n"),
+        (b"QUEUE ", b"-ERR no such QUEUE subcommand: \r\n"),
         (b"QUEUE PAUSE", b"-ERR internal error\r\n"),
         (b"QUEUE LATENCY *", b"-ERR QUEUE LATENCY does not support wildcards\r\n"),
         (b"MUTATE", b"-ERR invalid format\r\n"),
@@ -134,7 +140,7 @@ async def test_to_kill_the_dead_comes_to_an_end(broker, monkeypatch):
         await a_dead_job(broker, f"job-000{number}")
     # Page by page, and each is committed before the next is read.
     monkeypatch.setattr(mutations, "MOVED_AT_ONCE", 1)
-    monkeypatch.setattr(asyncio, "sleep", lambda _: broker.committed())
+    monkeypatch.setattr(mutations, "FOUND_AT_ONCE", 2)
     assert await call(broker, b'MUTATE {"cmd":"kill","target":"dead"}') == OK
     assert sets(broker)["dead"] == 3
     monkeypatch.undo()
@@ -198,3 +204,141 @@ async def test_a_queue_that_a_fetch_named_and_nobody_uses_is_forgotten(broker):
     broker.manager.forget_unused_queues()
     await call(broker, push("job-0002", queue="b"))
     assert b"job-0002" in client.read()
+
+
+async def test_what_is_removed_together_leaves_what_is_between_and_what_is_in_hand(broker):
+    names = [b"a", b"b", b"c", b"d"]
+    for name in names:
+        for number in (1, 2):
+            await call(broker, push(f"job-of-{name.decode()}{number}", queue=name.decode()))
+    await call(broker, b"FETCH a", b"FETCH c")
+    assert await call(broker, b"QUEUE REMOVE a b d d none") == OK
+    rows = broker.store.reader._connection.execute("SELECT payload FROM jobs ORDER BY key")
+    assert [json.loads(row[0])["jid"] for row in rows] == ["job-of-a1", "job-of-c1", "job-of-c2"]
+    counts = dict(broker.store._writer.execute("SELECT name, rows FROM queues"))
+    assert counts == {"a": 1, "b": 0, "c": 2, "d": 0}
+    assert await call(broker, push("job-of-d1", queue="d"), b"FETCH a b d") != NOTHING
+    assert await call(broker, fail("job-of-a1"), fail("job-of-c1")) == OK + OK
+
+
+async def test_empty_queues_are_forgotten_when_there_are_many(broker, monkeypatch):
+    monkeypatch.setattr(manager_module, "KEPT_EMPTY_QUEUES", 3)
+    for number in range(6):
+        await call(broker, push(f"job-000{number}", queue=f"q{number}"))
+    for number in (0, 1, 2, 3):
+        await call(broker, b"FETCH q%d" % number)
+    # The first is in hand, and the fourth is awaited.
+    for number in (1, 2, 3):
+        await call(broker, b'ACK {"jid":"job-000%d"}' % number)
+    waiting = broker.connect()
+    waiting.send(b"FETCH q3\r\n")
+    broker.manager.forget_unused_queues()
+    await broker.committed()
+    assert list(broker.manager.queues) == ["q0", "q3", "q4", "q5"]
+    stored = broker.store._writer.execute("SELECT name FROM queues ORDER BY id").fetchall()
+    assert [name for (name,) in stored] == ["q0", "q3", "q4", "q5"]
+    await call(broker, push("job-0007", queue="q1"))
+    assert b"job-0007" in await call(broker, b"FETCH q1")
+
+
+async def test_a_fetch_behind_another_gets_the_job_of_a_queue_that_was_forgotten(broker):
+    client = broker.connect()
+    client.send(b"FETCH a\r\nFETCH b\r\n")
+    broker.manager.forget_unused_queues()
+    assert list(broker.manager.queues) == ["a"]
+    await call(broker, push("job-of-b", queue="b"), push("job-of-a", queue="a"))
+    answer = client.read()
+    assert b"job-of-a" in answer and b"job-of-b" in answer
+
+
+async def test_new_queues_are_refused_when_there_are_too_many(broker):
+    broker.store.memory.max_unused_queues = 2
+    assert await call(broker, b"FETCH a b") == NOTHING
+    assert b"-ERR there are too many queues (2)" in await call(broker, b"FETCH c")
+    assert await call(broker, push("job-0001", queue="c")) == OK
+    broker.store.memory.max_queues = 3
+    answer = await call(broker, push("job-0002", queue="d"))
+    assert answer.startswith(b"-ERR there are too many queues (3)")
+    broker.manager.forget_unused_queues()
+    assert await call(broker, push("job-0002", queue="d")) == OK
+
+
+async def test_info_of_very_many_queues_is_made_once_a_second(broker, monkeypatch):
+    monkeypatch.setattr(verbs_module, "MANY_QUEUES", 1)
+    await call(broker, push("job-0001", queue="a"), push("job-0002", queue="b"))
+    assert broker.verbs.state()["faktory"]["total_enqueued"] == 2
+    await call(broker, push("job-0003", queue="a"))
+    assert broker.verbs.state()["faktory"]["total_enqueued"] == 2
+    broker.verbs._queues_shown_until = 0.0
+    assert broker.verbs.state()["faktory"]["total_enqueued"] == 3
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("length", [256, 257, 60_000])
+@pytest.mark.parametrize("later", [{}, {"at": "2100-01-01T00:00:00Z"}])
+async def test_a_queue_name_has_256_characters_at_most(broker, length, later):
+    name = "q" * length
+    for line in (b"FETCH " + name.encode(), push("job-0001", queue=name, **later)):
+        answer = await call(broker, line)
+        assert answer.startswith(b"-ERR cannot get") == (length > 256)
+        assert len(answer) < 300
+
+
+@pytest.mark.parametrize("verb", [b"FETCH", b"ACK", b"FAIL", b"BEAT", b"QUEUE", b"MUTATE", b"HELD"])
+async def test_only_a_push_may_have_the_length_of_a_line(broker, monkeypatch, verb):
+    monkeypatch.setattr(verbs_module, "MAX_FETCH_BYTES", 100)
+    monkeypatch.setattr(verbs_module, "MAX_COMMAND_BYTES", 200)
+    answer = await call(broker, verb + b" " + b"x" * 201)
+    limit = 100 if verb == b"FETCH" else 200
+    assert answer == b"-ERR a %b of more than %d bytes\r\n" % (verb, limit)
+    assert await call(broker, push("job-0001", custom={"x": "x" * 300})) == OK
+
+
+async def test_too_many_jobs_in_one_push_are_refused_before_they_are_read(broker, monkeypatch):
+    monkeypatch.setattr(verbs_module, "COUNTED_PUSH_BYTES", 100)
+    monkeypatch.setattr(verbs_module, "MAX_PUSHED_OBJECTS", 100)
+    assert (await call(broker, b"PUSHB [" + b"{}," * 100 + b"{}]")).startswith(
+        b"-ERR more than 100"
+    )
+    assert (await call(broker, b"PUSHB [" + b"{}," * 99 + b"{}]")).startswith(b"$")
+
+
+async def test_what_is_not_utf_8_is_found_wherever_it_is_cut(broker, monkeypatch):
+    monkeypatch.setattr(verbs_module, "UTF8_PIECE", 3)
+    assert await call(broker, push("job-0001", custom={"x": "€ü𝄞" * 5})) == OK
+    line = push("job-0002", custom={"x": "y"}).replace(b'"y"', b'"\xe2\x82"')
+    assert (await call(broker, line)).startswith(b"-ERR invalid JSON")
+
+
+async def test_fetch_lines_are_remembered_when_they_are_short(broker):
+    long = b" ".join(b"queue-%d" % number for number in range(1000))
+    await call(broker, b"FETCH short", b"FETCH " + long)
+    assert list(broker.verbs._fetch_lines) == [b"short"]
+
+
+# MUTATE says what it did
+
+
+@pytest.mark.parametrize("pattern", ["*" * 1025, "\\x" * 400, "é" * 600])
+async def test_a_pattern_that_is_too_complex_is_refused(broker, pattern):
+    await call(broker, push("job-0001", at="2100-01-01T00:00:00Z"))
+    chosen = json.dumps({"regexp": pattern}).encode()
+    line = b'MUTATE {"cmd":"discard","target":"scheduled","filter":%b}'
+    answer = await call(broker, line % chosen.replace(b" ", b""))
+    assert answer == b"-ERR the pattern is too complex: it may have 1024 bytes at most\r\n"
+    assert sets(broker)["scheduled"] == 1
+
+
+async def test_a_mutation_that_fails_is_not_answered_with_ok(broker, monkeypatch):
+    await call(broker, push("job-0001", at="2100-01-01T00:00:00Z"))
+
+    def find_ids(*_, **__):
+        raise sqlite3.OperationalError("the disk caught fire")
+
+    monkeypatch.setattr(Reader, "find_ids", find_ids)
+    line = b'MUTATE {"cmd":"kill","target":"scheduled","filter":{"jobtype":"t"}}'
+    answer = await call(broker, line, b'BEAT {"wid":"nobody"}')
+    assert answer.startswith(b"-ERR MUTATE failed, perhaps half-way: the disk caught fire\r\n")
+    assert answer.endswith(b"-ERR unknown worker nobody\r\n")

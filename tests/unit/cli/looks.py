@@ -34,12 +34,19 @@ def view(state: str = "running", **counts: int) -> dict[str, Any]:
         "started_at": "2030-01-31T12:00:00Z",
         "ended_at": "2030-01-31T12:00:10.500000Z" if state == "completed" else None,
         "labels": {},
+        "left_out": {},
+        "put_off": [],
         "notes": [],
     }
 
 
 def error(reason: str, count: int = 1) -> dict[str, Any]:
-    return {"reason": reason, "count": count, "sample_url": "https://a.example/x"}
+    return {
+        "reason": reason,
+        "count": count,
+        "sample_url": "https://a.example/x",
+        "last_at": "2030-01-31T12:00:05Z",
+    }
 
 
 def queue(name: str, size: int, latency_s: float = 0.0) -> dict[str, Any]:

@@ -3,6 +3,7 @@ from typing import Any
 from cli.figures import (
     Hosts,
     error_count,
+    errors_told,
     hosts_of,
     progress_line,
     put_off,
@@ -32,13 +33,20 @@ def test_the_line_has_what_a_person_looks_for():
     )
     assert line == (
         "– pages/s · hosts 5 ready, 40 waiting · fetching 7 · queue 1,234 · parse backlog 9 · "
-        "errors 2"
+        "errors 2, last: http 500 (a.example)"
     )
 
 
 def test_what_a_rule_left_out_is_no_error():
     reasons = ("robots.txt", "content type image/png", "domain blocked by an operator", "http 404")
     assert error_count(look(errors=tuple(map(error, reasons)))) == 1
+
+
+def test_a_robots_txt_that_cannot_be_had_is_an_error_and_the_last_one_is_named():
+    earlier = error("http 404", 7) | {"last_at": "2030-01-31T12:00:01Z"}
+    found = look(errors=(earlier, error("robots.txt: connection refused")))
+    assert errors_told(found) == "errors 8, last: robots.txt: connection refused (a.example)"
+    assert errors_told(look(errors=(error("robots.txt"),))) == "errors 0"
 
 
 def test_the_seconds_of_a_crawl_are_known_at_its_end():
@@ -79,12 +87,12 @@ def test_a_crawl_with_pages_needs_no_excuse():
 
 def test_of_what_is_put_off_the_latest_time_counts():
     origins = [
-        {"ready_at": None},
-        {"ready_at": "2030-01-31T12:05:00Z"},
-        {"ready_at": "2030-01-31T12:06:00Z"},
+        {"ready_at": None, "reason": ""},
+        {"ready_at": "2030-01-31T12:05:00Z", "reason": ""},
+        {"ready_at": "2030-01-31T12:06:00Z", "reason": "http 429"},
     ]
     domains: list[dict[str, Any]] = [
         {"domain": "a.example", "next_at": "2030-01-31T12:00:00Z", "origins": origins},
-        {"domain": "b.example", "next_at": None, "origins": [{"ready_at": None}]},
+        {"domain": "b.example", "next_at": None, "origins": [{"ready_at": None, "reason": ""}]},
     ]
-    assert put_off(domains) == ["a.example is left alone until 12:06:00 UTC"]
+    assert put_off(domains) == ["a.example is left alone until 12:06:00 UTC (http 429)"]

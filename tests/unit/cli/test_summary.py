@@ -1,10 +1,13 @@
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from cli.cuts import cut_texts
 from cli.summary import counts, is_good, size, summary_document, summary_table
+from shared.crawl.cuts import CUT_COUNTERS, Cut
 from tests.unit.cli.looks import error, look
 
 
@@ -29,6 +32,36 @@ def test_the_table_tells_pages_rate_states_and_errors():
     assert "done 21" in text
     assert "links 1,000" in text
     assert "3 × http 404, such as https://a.example/x" in text
+
+
+def test_pages_that_were_cut_are_told_with_what_cut_them():
+    cut = look("completed", pages=21, cut_by_parse_limit=12, cut_by_nesting=1)
+    text = shown(summary_table(cut))
+    assert "12 pages were cut at FETCH_TRUNCATE_BYTES: their further links were not seen" in text
+    assert "1 page was cut where too many elements" in text
+    assert "FETCH_MAX_BYTES" not in text
+    assert "cut" not in shown(summary_table(look("completed", pages=21)))
+
+
+def test_every_way_to_cut_a_page_is_told():
+    counters = dict.fromkeys(CUT_COUNTERS.values(), 1)
+    assert len(cut_texts(counters)) == len(Cut)
+
+
+def test_an_interrupted_crawl_tells_what_was_left_out_and_what_waits():
+    host = {
+        "origin": "http://a.example:81",
+        "reason": "robots.txt: connection refused",
+        "ready_at": "2030-01-31T12:05:00Z",
+        "queued": 1200,
+    }
+    stopped = replace(look("running", queued=1200), left_out={"scope": 9}, put_off=[host])
+    text = shown(summary_table(stopped))
+    assert "crawl 1 running" in text
+    assert "0, 0 B" in text
+    assert "scope 9" in text
+    assert "http://a.example:81: robots.txt: connection refused, tried again at 12:05:00" in text
+    assert "1,200 URLs wait" in text
 
 
 def test_a_url_in_brackets_is_shown_as_it_is():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.crawl.canonical import page_key
+from shared.crawl.cuts import Cut
 from shared.crawl.exclusions import Exclusions
 from shared.crawl.messages import LinksBatch, LinksMessage, ParsedPage
 from shared.crawl.scope import Scope
@@ -136,6 +137,18 @@ async def test_a_repeat_sends_nothing_twice(bench: Bench) -> None:
     assert len(await bench.store.change(0, lambda store: store.outgoing({}, 10))) == 1
     counters = bench.reader(0).counters(CRAWL)
     assert (counters["done"], counters["queued"], counters["admitted"]) == (1, 1, 2)
+
+
+async def test_a_page_that_was_cut_is_counted_once_by_what_cut_it(bench: Bench) -> None:
+    await bench.fetched(HERE)
+    page = parsed_page(HERE, [HERE + "x"])._replace(cuts=(Cut.PARSE_LIMIT, Cut.NESTING, "new"))
+
+    await bench.desk.parsed([page])
+    await bench.desk.parsed([page])
+
+    counters = bench.reader(0).counters(CRAWL)
+    assert (counters["cut_by_parse_limit"], counters["cut_by_nesting"]) == (1, 1)
+    assert not any(name.endswith("new") for name in counters)
 
 
 async def test_a_page_is_not_done_when_a_shard_of_its_links_is_lost(

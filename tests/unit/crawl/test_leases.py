@@ -49,6 +49,10 @@ def test_a_lease_that_has_run_out_can_be_claimed() -> None:
     assert shards_to_claim("me", 2, members, leases) == [0]
 
 
+def test_a_damaged_shard_is_left_alone_and_keeps_nobody_from_the_others() -> None:
+    assert shards_to_claim("me", 3, [Member("me", 10)], [], damaged={0, 2}) == [1]
+
+
 def test_one_who_is_joined_by_another_has_too_many() -> None:
     members = [Member("me", 10), Member("new", 10)]
 

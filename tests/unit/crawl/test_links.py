@@ -125,7 +125,7 @@ def test_why_links_are_left_out_is_counted() -> None:
 
     assert urls(result) == ["http://a.example/fine"]
     counts = {name: number for name, number in result.counts.items() if number}
-    assert counts == {"links": 7, "excluded": 1, "trapped": 1, "out_of_scope": 4}
+    assert counts == {"links": 7, "excluded": 1, "trapped": 1, "too_deep": 1, "out_of_scope": 3}
 
 
 def test_what_was_admitted_a_moment_ago_is_a_duplicate() -> None:

@@ -78,7 +78,8 @@ def test_an_origin_that_was_no_trouble_takes_no_space():
 def test_a_state_comes_back_as_it_was():
     state = OriginState()
     state.answered(429, None, NOW, NOW, 0.5)
-    state.robots_failed(NOW, 0.3)
+    failed(state, NOW, 0.3)
+    state.not_reached("time-out: dns", NOW, retry_s=30, patience_s=DAY, jitter=0.1)
     assert OriginState.from_bytes(state.to_bytes()) == state
 
 
@@ -112,39 +113,43 @@ def test_a_state_of_another_version_keeps_what_is_known_of_it():
 # Waiting for a robots.txt
 
 
+def failed(state: OriginState, now: float, jitter: float = 0.0) -> float:
+    return state.robots_failed(now, retry_s=30, patience_s=30 * DAY, jitter=jitter)
+
+
 def test_robots_that_cannot_be_had_are_waited_for_longer_each_time():
     state = OriginState()
     now = NOW
     waits = []
-    for _ in range(5):
-        until = state.robots_failed(now, 0.0)
+    for _ in range(6):
+        until = failed(state, now)
         waits.append(until - now)
         now = until
-    assert waits == [300, 3600, 21_600, 21_600, 21_600]
-    assert (state.robots_failures, state.robots_failing_since) == (5, NOW)
+    assert waits == [30, 120, 480, 1920, 3600, 3600]
+    assert (state.robots_failures, state.robots_failing_since) == (6, NOW)
 
 
 def test_waiting_for_robots_is_jittered_by_a_tenth_at_most():
-    assert OriginState().robots_failed(NOW, 1.0) - NOW == pytest.approx(330)
+    assert failed(OriginState(), NOW, 1.0) - NOW == pytest.approx(33)
 
 
 def test_robots_that_are_known_end_it():
     state = OriginState()
-    state.robots_failed(NOW, 0.0)
+    failed(state, NOW)
     state.robots_known()
     assert state == OriginState()
 
 
 def test_a_pause_of_days_between_two_failures_counts_anew():
     state = OriginState()
-    first = state.robots_failed(NOW, 0.0)
+    first = failed(state, NOW)
     later = first + DAY + 1
-    assert state.robots_failed(later, 0.0) == later + 300
+    assert failed(state, later) == later + 30
     assert state.robots_failing_since == later
 
 
 def test_robots_that_fail_do_not_block_the_origin_by_themselves():
     """A stale copy may be in use; whoever has none waits by `RobotsRules.expires_at`."""
     state = OriginState()
-    state.robots_failed(NOW, 0.0)
+    failed(state, NOW)
     assert state.blocked_until == 0.0

@@ -46,7 +46,7 @@ class Source:
 
 
 def make_cache(most_bytes: int = 10**6) -> RobotsCache:
-    return RobotsCache(most_bytes, now=lambda: NOW)
+    return RobotsCache(most_bytes, 30.0, now=lambda: NOW)
 
 
 async def test_a_caller_that_is_cancelled_does_not_cancel_the_others():

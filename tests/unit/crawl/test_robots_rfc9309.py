@@ -72,7 +72,7 @@ class Site:
         self.restart()
 
     def restart(self) -> None:
-        self.cache = RobotsCache(10**6, now=lambda: self.now, jitter=lambda: 0.0)
+        self.cache = RobotsCache(10**6, 300.0, now=lambda: self.now, jitter=lambda: 0.0)
         self.state = OriginState.from_bytes(self.state.to_bytes())
 
     async def load(self, _origin: str) -> StoredRobots | None:
@@ -375,9 +375,9 @@ async def test_5xx_network_dns_tls_timeout_forbid_everything(failure):
     assert found.reason == expected
 
 
-async def test_5xx_defers_the_origin_5_minutes_then_an_hour_then_6_hours(site):
+async def test_5xx_defers_the_origin_four_times_as_long_each_time_up_to_an_hour(site):
     site.answer = answer(500)
-    for wait_s in (5 * MINUTE, HOUR, 6 * HOUR, 6 * HOUR):
+    for wait_s in (5 * MINUTE, 20 * MINUTE, HOUR, HOUR):
         until = (await site.rules()).expires_at
         assert until == site.now + wait_s
         site.now = until

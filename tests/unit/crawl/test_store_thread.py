@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from shared.state.database import StateDamaged
 from shared.state.model import LeaseLost
 from shared.state.protocol import ShardStore
 from worker.crawl.store_thread import StoreThread
@@ -185,3 +186,20 @@ async def test_patience_can_be_lost_before_its_time(log: list[str], stored: Reco
     assert await patient == "patient"
     assert log == ["begin", "patient", "commit"]
     await thread.stop()
+
+
+async def test_a_file_that_cannot_be_used_is_told_of_and_ends_as_a_lost_lease(
+    thread: StoreThread, log: list[str]
+) -> None:
+    """Those who work on a shard know what to do when it is lost, and other shards go on."""
+    told: list[tuple[int, str]] = []
+    thread.on_failed = lambda shard, error: told.append((shard, str(error)))
+
+    def fails(_: ShardStore) -> None:
+        raise StateDamaged("shard-07.db is damaged")
+
+    with pytest.raises(LeaseLost, match=r"shard-07\.db is damaged"):
+        await thread.change(7, fails)
+    assert told == [(7, "shard-07.db is damaged")]
+    assert await thread.change(7, note("later")) == "later"
+    assert "later" in log

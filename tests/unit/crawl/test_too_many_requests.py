@@ -79,14 +79,21 @@ def test_retry_after_of_zero_past_or_malformed_is_absent(value):
     assert refuse(state, state.blocked_until, value) == 2 * FIRST_BLOCK_S
 
 
-def test_retry_after_is_no_reason_to_escalate():
+def test_retry_after_is_no_reason_to_escalate_as_long_as_it_is_true():
     """The server says itself when to come back, however often."""
     state = OriginState()
     now = NOW
     for _ in range(20):
         assert refuse(state, now, "5") == 5
-        now += 6
+        assert not state.answered(200, None, now + 6, now + 6, 0.0)
+        now += 7
     assert refuse(state, now) == FIRST_BLOCK_S
+
+
+def test_a_server_that_sends_us_away_whenever_it_said_to_come_back_is_left_alone_for_longer():
+    state = OriginState()
+    blocks = [refuse(state, max(NOW, state.blocked_until), "5") for _ in range(7)]
+    assert blocks == [5, 5, 5, 8, 16, 32, 64]
 
 
 def test_retry_after_never_shortens_a_block():

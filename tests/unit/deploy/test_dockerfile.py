@@ -46,7 +46,7 @@ def pins(text: str) -> dict[str, str]:
 
 def test_both_stages_are_the_same_plain_python():
     bases = [line.split()[0] for line in instructions("FROM")]
-    assert bases == ["python:3.11-slim"] * 2
+    assert bases == ["python:3.11.13-slim-bookworm"] * 2
 
 
 def test_the_user_is_the_one_that_the_compose_files_name():

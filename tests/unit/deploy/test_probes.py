@@ -9,15 +9,14 @@ from tests.support.compose import ALL_IN_ONE, WORKER, services
 from tests.support.manifests import BASE, manifests, workload
 from tests.support.service_status import service
 from tests.unit.deploy.test_compose_files import SECRETS
-from worker.supervision.http import make_app
+from worker.supervision.http import Pages
 from worker.supervision.metrics import ServiceMetrics
 
 BIND = "0.0.0.0:7421"
 
 
 def pages() -> set[str]:
-    routes = make_app(service, ServiceMetrics()).router.resources()
-    return {resource.canonical for resource in routes}
+    return set(Pages(service, ServiceMetrics(), "0.0.0.0").paths)
 
 
 @pytest.mark.parametrize("path", [ALL_IN_ONE, WORKER], ids=lambda path: path.name)

@@ -8,9 +8,9 @@ import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 import api.__main__
-from api.http_protocol import HttpProtocol
 from loadtest import reference_apps
 from loadtest.reference_apps import APPS, UVICORN
+from shared.http.protocol import HttpProtocol
 
 # What each serves, and its own HTTP protocol, which is the one of the references made stricter.
 OF_THE_API = {"factory", "http"}

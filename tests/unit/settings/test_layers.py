@@ -281,3 +281,14 @@ def test_all_that_is_wrong_anywhere_is_said_together(place):
         "--fetch-timeout-s",
         ".env line 1",
     ]
+
+
+@pytest.mark.parametrize(
+    "text", ["worker: " + "[" * 20_000, "worker: {queues: " + "[" * 5000 + "]" * 5000 + "}"]
+)
+def test_yaml_that_is_nested_too_deeply_is_told_in_one_line(place: SettingsPlace, text: str):
+    place.yaml(text)
+    with pytest.raises(ConfigError) as refusal:
+        place.load()
+    assert str(refusal.value).endswith("nested too deeply")
+    assert "\n" not in str(refusal.value)

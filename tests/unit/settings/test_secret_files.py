@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared.errors import ConfigError
+from shared.settings.layers import MOST_FILE_BYTES
 from shared.settings.names import settings_of, variable_of
 from shared.settings.sections import SECTIONS
 from tests.support.settings_place import SettingsPlace
@@ -135,3 +136,13 @@ def test_a_secret_of_a_file_is_in_no_message(place):
     with pytest.raises(ConfigError) as refused:
         place.load()
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "large"])
+def test_a_file_without_an_end_is_told_in_one_line(place, tmp_path, name):
+    (tmp_path / "large").write_bytes(b"x" * (MOST_FILE_BYTES + 1))
+    path = tmp_path / name
+    place.environment(BROKER_PASSWORD_FILE=str(path))
+    with pytest.raises(ConfigError, match="longer than 1024 KiB") as refusal:
+        password(place)
+    assert "\n" not in str(refusal.value)

@@ -27,7 +27,7 @@ def test_nothing_has_to_be_set(place):
     assert settings.pressure == PressureSettings(
         soft_jobs=20_000, hard_jobs=80_000, soft_bytes=2**29, hard_bytes=2**31
     )
-    assert settings.fetch.truncate_bytes == 100_000
+    assert settings.fetch.truncate_bytes == 2_000_000
     assert (settings.allow.nets, settings.crawl.shards, settings.sinks.urls) == ((), 64, ())
 
 

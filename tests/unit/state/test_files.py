@@ -9,9 +9,18 @@ import pytest
 
 from shared.state import database as database_module
 from shared.state.clock import Moment
-from shared.state.database import StateBusy, StateError, open_file, open_for_reading
+from shared.state.damage import damaged_shards, is_damaged
+from shared.state.database import (
+    PAGE_BYTES,
+    StateBusy,
+    StateDamaged,
+    StateError,
+    open_file,
+    open_for_reading,
+)
 from shared.state.directory import open_control, open_reader, open_shard, shard_file
 from shared.state.model import LeaseLost, Member
+from shared.state.readers import ShardReaders
 from shared.state.schema import CONTROL, SHARD, Schema
 from shared.state.sqlite_control import SqliteControl
 
@@ -65,7 +74,7 @@ def test_a_file_of_a_later_release_is_said_and_left_as_it_is(tmp_path):
     path = open_and_close(tmp_path)
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {SHARD.version + 1}")
-    with pytest.raises(StateError, match=r"later release \(version 2"):
+    with pytest.raises(StateError, match=rf"later release \(version {SHARD.version + 1}"):
         open_and_close(tmp_path)
     with pytest.raises(StateError, match="later release"):
         open_reader(tmp_path, 1, 3)
@@ -81,7 +90,7 @@ def test_an_older_file_becomes_a_present_one_and_keeps_its_content(tmp_path):
     path = open_and_close(tmp_path, epoch=5)
     later = Schema(SHARD.application_id, (*SHARD.migrations, ("CREATE TABLE more (a INTEGER)",)))
     with contextlib.closing(open_file(path, later)) as database:
-        assert database.value("PRAGMA user_version") == 2
+        assert database.value("PRAGMA user_version") == later.version
         assert database.rows("SELECT * FROM more") == []
         assert database.value("SELECT value FROM facts WHERE name = 'epoch'") == 5
 
@@ -188,3 +197,37 @@ def test_a_directory_from_before_there_were_tags_gets_one(tmp_path):
     ).close()
     with contextlib.closing(open_control(tmp_path)) as control:
         assert control.tag()
+
+
+def test_a_damaged_shard_has_a_note_until_another_file_is_in_its_place(tmp_path):
+    path = open_and_close(tmp_path)
+    good = path.read_bytes()
+    assert damaged_shards(tmp_path) == []
+    path.write_bytes(good[:PAGE_BYTES] + bytes(len(good) - PAGE_BYTES))
+    with pytest.raises(StateDamaged, match=r"shard-03\.db is damaged"):
+        open_and_close(tmp_path)
+    assert is_damaged(path)
+    (sentence,) = damaged_shards(tmp_path)
+    assert sentence.startswith("gen-1/shard-03.db: ")
+    assert "put a good copy in its place" in sentence
+    path.unlink()
+    path.write_bytes(good)
+    assert not is_damaged(path)
+    open_and_close(tmp_path)
+    assert damaged_shards(tmp_path) == []
+
+
+def test_readers_see_the_file_that_is_in_the_place_now(tmp_path):
+    path = open_and_close(tmp_path)
+    good = path.read_bytes()
+    readers = ShardReaders(tmp_path)
+    first = readers.get(1, 3)
+    assert first is not None
+    assert readers.get(1, 3) is first
+    path.unlink()
+    assert readers.get(1, 3) is None
+    path.write_bytes(good)
+    second = readers.get(1, 3)
+    assert second is not None
+    assert second.received_from(1) == 0
+    readers.close()

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from shared.masking import MASK
 from shared.settings.loading import load
 from tests.support.settings_place import SettingsPlace
 from worker.command_line import make_parser
-from worker.config_command import MASK, config_text
+from worker.config_command import config_text
 from worker.settings import SECTIONS
 
 SECRET = "hunter2"

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import orjson
 import pytest
 
 from tests.support.scripted_server import eventually
 from worker import consumer as consumer_module
 from worker.consumer import LEAST_TIME_S, Consumer
 from worker.execution import Execution
+from worker.held_jobs import HeldJobs
 from worker.outcomes import Done, Failed, PutBack, Retry
 from worker.registry import Registry
 from worker.testing import MemorySource, make_delivery
@@ -23,7 +25,9 @@ class Works:
         self.release = asyncio.Event()
         self.started: list[str] = []
         registry = Registry()
-        self.consumer = Consumer(self.source, Execution(self.source, registry, [], threads))
+        self.held = HeldJobs()
+        execution = Execution(self.source, registry, [], threads, held=self.held)
+        self.consumer = Consumer(self.source, execution, slots=9, held=self.held)
 
         @registry.job("wait")
         async def wait(name: str) -> None:
@@ -303,3 +307,40 @@ async def test_a_retry_that_is_being_queued_when_the_stop_comes_is_not_forgotten
     await stopping
     assert works.outcome_types(delivery.jid) == [Retry]
     assert len(works.source.queued_again) == 1
+
+
+# Jobs that are put back when the process dies
+
+
+async def test_only_jobs_without_retries_are_kept_for_the_supervisor(works: Works):
+    works.deliver("a", retry=0)
+    works.deliver("b", retry=3)
+    works.deliver("c")
+    assert [orjson.loads(job.payload)["jid"] for job in works.held.read()] == ["job-a"]
+    works.release.set()
+    await works.nothing_in_hand()
+    assert works.held.read() == []
+
+
+@pytest.mark.parametrize(("deaths", "together"), [(1, 3), (2, 1), (7, 1)])
+async def test_jobs_that_may_have_ended_a_process_run_few_at_a_time(
+    works: Works, deaths: int, together: int
+):
+    for name in "abcde":
+        works.deliver(name, retry=0, custom={"mh": {"deaths": deaths}})
+    works.deliver("other")
+    await eventually(lambda: len(works.started) == together + 1)
+    assert sum(job.was_started for job in works.held.read()) == together
+    works.release.set()
+    await works.nothing_in_hand()
+    assert sorted(works.started) == [*"abcde", "other"]
+
+
+async def test_a_job_that_waits_its_turn_is_put_back_by_a_stop(works: Works):
+    for name in "ab":
+        works.deliver(name, retry=0, custom={"mh": {"deaths": 2}})
+    await eventually(lambda: works.started == ["a"])
+    works.consumer.stop_now()
+    await works.nothing_in_hand()
+    assert works.outcome_types("job-b") == [PutBack]
+    assert (works.started, works.held.read()) == (["a"], [])

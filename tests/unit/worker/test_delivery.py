@@ -306,3 +306,26 @@ def test_a_reason_that_is_not_utf_8_does_not_stop_a_retry():
 def test_the_args_come_back_as_they_were(text, numbers):
     args = [text.encode("utf-8", "replace").decode(), numbers, {"a": None}]
     assert redelivered(put_back_copy(delivered(args=args))).args == args
+
+
+# What others have put into a job
+
+
+@pytest.mark.parametrize("outcome", [PUT_BACK, Defer(datetime(2030, 1, 1, tzinfo=UTC)), Retry(1)])
+def test_a_copy_has_every_field_as_it_came_byte_for_byte(outcome):
+    args = b'[123456789012345678901234567890, 1.000, "\\u00e4"]'
+    custom = b'{"trace": {"n":1.000 } ,"mh":{"v":3}}'
+    payload = (
+        b'{"jid":"12345678","jobtype":"add","args":%b,"custom":%b,"backtrace":7,'
+        b'"created_at":"2020-01-01T00:00:00Z","enqueued_at":"2020-01-01T00:00:00Z","new":[ 1 ]}'
+    ) % (args, custom)
+    copy = fresh_copy(parse_delivery(payload, 0.0), outcome)
+    assert copy is not None
+    assert b'"args":' + args in copy
+    assert b'"trace":{"n":1.000 }' in copy
+    assert b'"new":[ 1 ]' in copy
+    fields = again(copy)
+    assert fields["custom"]["mh"] | {"deliveries": 0} == {"v": 3, "id": "12345678", "deliveries": 0}
+    assert (fields["backtrace"], fields["created_at"]) == (7, "2020-01-01T00:00:00Z")
+    assert "enqueued_at" not in fields
+    assert fields["jid"] != "12345678"

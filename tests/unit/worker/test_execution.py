@@ -185,10 +185,57 @@ async def test_an_unusual_exception_fails_its_job(bench: Bench):
     assert outcome.error_type == "Unusual"
 
 
-async def test_an_exception_that_cannot_be_shown_fails_its_job(bench: Bench):
+@pytest.mark.parametrize(
+    "kind",
+    [GeneratorExit, KeyboardInterrupt, SystemExit, asyncio.CancelledError, Unusual, StopIteration],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_whatever_a_handler_raises_fails_its_job_and_frees_the_slot(
+    bench: Bench, kind, is_async
+):
+    def plain() -> NoReturn:
+        raise kind
+
+    async def coroutine() -> NoReturn:
+        raise kind
+
+    bench.registry.job("job")(coroutine if is_async else plain)
+    assert isinstance(await asyncio.wait_for(bench.run(), 10), Failed)
+    assert len(bench.freed) == 1
+
+
+@pytest.mark.parametrize("raised", [None, ValueError, Retry(1)])
+async def test_a_handler_that_cancels_its_own_task_leaves_a_settled_job(bench: Bench, raised):
+    @bench.registry.job("job")
+    async def handler():
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        if raised is not None:
+            raise raised
+
+    delivery = make_delivery("job", [])
+    delivery.task = asyncio.create_task(bench.execution.run_one(delivery, bench.freed.append))
+    await asyncio.wait([delivery.task])
+    bench.outcome(delivery)
+    assert len(bench.freed) == 1
+    assert len(bench.source.queued_again) == isinstance(raised, Retry)
+
+
+@pytest.mark.parametrize("value", [0, object(), ValueError("returned"), asyncio.CancelledError])
+async def test_what_a_handler_returns_is_of_no_matter(bench: Bench, value):
+    @bench.registry.job("job")
+    async def handler():
+        return value
+
+    assert isinstance(await bench.run(), Done)
+
+
+@pytest.mark.parametrize("second", [RuntimeError, KeyboardInterrupt, GeneratorExit])
+async def test_an_exception_that_cannot_be_shown_fails_its_job(bench: Bench, second):
     class Shy(Exception):
         def __str__(self) -> str:
-            raise RuntimeError("I do not say")
+            raise second("I do not say")
 
     @bench.registry.job("job")
     async def handler():

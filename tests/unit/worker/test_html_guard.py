@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from resiliparse.parse.html import DOMNode, HTMLTree
 
 from worker.html_guard import (
     GUARDED_FROM,
@@ -32,19 +33,50 @@ ATTRIBUTES = " ".join(f"a{number}" for number in range(MAX_SEPARATORS + 1))
     ],
 )
 def test_pages_of_people_are_left_alone(html):
-    assert tamed(html) == html
+    assert tamed(html) == (html, False)
 
 
 def test_a_page_is_cut_where_it_gets_too_deep():
     shallow = "<p>x</p>" * GUARDED_FROM
     deep = "<div>" * (MAX_DEPTH + 1)
-    assert tamed(shallow + deep + "<p>y</p>") == shallow + "<div>" * MAX_DEPTH
+    assert tamed(shallow + deep + "<p>y</p>") == (shallow + "<div>" * MAX_DEPTH, True)
+
+
+def test_elements_of_a_drawing_that_close_themselves_are_not_deep():
+    drawing = "<svg>" + '<path d="M 1 2" />\n<Circle r="1"/>' * MAX_UNCOUNTED_TAGS + "</svg>"
+    text, is_cut = tamed(drawing + "<a href=x>y</a>")
+    assert not is_cut
+    links = HTMLTree.parse(text).document.query_selector_all("svg path, svg circle, a[href]")
+    assert len(links) == 2 * MAX_UNCOUNTED_TAGS + 1
+
+
+@pytest.mark.parametrize("before", ["", "<svg>", "<!-- <svg> -->", "<svg><p>", "<svg><desc>"])
+def test_what_only_looks_like_a_drawing_costs_the_parser_no_more(before):
+    """Outside of a drawing HTML takes <path/> for one more level."""
+    text, is_cut = tamed(before + "<path/>" * 10 * MAX_DEPTH)
+    assert not is_cut
+    assert _depth(HTMLTree.parse(text).document) < 20
+
+
+def _depth(node: DOMNode) -> int:
+    deepest, level = 0, [node]
+    while level:
+        level = [child for one in level for child in one.child_nodes]
+        deepest += 1
+    return deepest
+
+
+@pytest.mark.parametrize("piece", ["<my-icon/>", "<div/>", "<x y='>'/>"])
+def test_what_html_does_not_close_is_deep_and_is_cut(piece):
+    text, is_cut = tamed(piece * 2 * MAX_UNCOUNTED_TAGS)
+    assert is_cut
+    assert text == piece * MAX_DEPTH
 
 
 @pytest.mark.parametrize("piece", ["<div></x>", "<DIV/>", "<g><i></b>", "<x></x><x>"])
 def test_only_an_end_tag_of_the_same_name_closes(piece):
     html = piece * GUARDED_FROM
-    assert len(tamed(html)) < len(piece) * (MAX_DEPTH + 2)
+    assert len(tamed(html).text) < len(piece) * (MAX_DEPTH + 2)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +92,14 @@ def test_only_an_end_tag_of_the_same_name_closes(piece):
 )
 def test_a_tag_with_thousands_of_attributes_is_left_out(monster, left):
     before, after = "<p>x</p>" * (GUARDED_FROM // 8), "<p>y</p>"
-    assert tamed(before + monster + after) == before + left + after
-    assert tamed(monster + before) == left + before
-    assert tamed(before + monster + after + monster) == before + left + after + left
+    assert tamed(before + monster + after) == (before + left + after, True)
+    assert tamed(monster + before) == (left + before, True)
+    twice = before + monster + after + monster
+    assert tamed(twice) == (before + left + after + left, True)
 
 
 @given(st.text("<>/ab \"'", max_size=50), st.integers(1, 3))
 def test_what_is_left_is_part_of_what_there_was(piece, times):
     html = piece * (times * GUARDED_FROM // max(1, len(piece)))
     remaining = iter(html)
-    assert all(character in remaining for character in tamed(html))
+    assert all(character in remaining for character in tamed(html).text)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import structlog
 
 from shared.errors import ProtocolError
 from shared.logs import configure_logs
@@ -16,9 +17,11 @@ from worker.delivery import Delivery, parse_delivery
 from worker.execution import Execution
 from worker.families import DURATION_BOUNDS_S
 from worker.observers import (
+    FAILURE_TOLD_EVERY_S,
     LONGEST_JOBTYPE,
     MOST_JOBTYPES,
     OTHER_JOBTYPES,
+    FailureLog,
     JobFigures,
     JobLog,
 )
@@ -152,3 +155,27 @@ def test_a_name_that_is_no_text_never_gets_here():
     payload = b'{"jid":"job-00000001","jobtype":"\\ud800","args":[],"queue":"default"}'
     with pytest.raises(ProtocolError):
         parse_delivery(payload, 0.0)
+
+
+def test_a_job_that_failed_leaves_a_line_without_its_arguments():
+    log = FailureLog()
+    with structlog.testing.capture_logs() as lines:
+        log.job_ended(make_delivery("a", ["s3cret"], reserved_after=0.0), FAILED, 0.5)
+        log.job_ended(make_delivery("a", reserved_after=0.0), DONE, 0.5)
+    (line,) = lines
+    assert (line["log_level"], line["jobtype"], line["error"]) == ("warning", "a", "ValueError")
+    assert line["message"] == "no" and line["jid"]
+    assert "s3cret" not in str(line)
+
+
+def test_of_jobs_that_fail_alike_one_is_told_and_the_others_are_counted():
+    now = 100.0
+    log = FailureLog(lambda: now)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(50):
+            log.job_ended(make_delivery("a", reserved_after=0.0), FAILED, 0.0)
+        log.job_ended(make_delivery("a", reserved_after=0.0), Failed("OSError", "x"), 0.0)
+        now += FAILURE_TOLD_EVERY_S
+        log.job_ended(make_delivery("a", reserved_after=0.0), FAILED, 0.0)
+    assert [line["error"] for line in lines] == ["ValueError", "OSError", "ValueError"]
+    assert lines[-1]["more_like_it"] == 49

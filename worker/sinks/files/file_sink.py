@@ -58,7 +58,12 @@ class FileSink:
         self._closing = asyncio.Event()
         self._trouble = ""
         self._told_at = -TELL_EVERY_S
+        # As it is now: the age of a segment must not change because a clock is set.
+        self._ahead_s = time.time() - time.monotonic()
         self._log = get_logger("sink").bind(sink=name)
+
+    def _now(self) -> float:
+        return time.monotonic() + self._ahead_s
 
     async def open(self) -> None:
         """Raises ConfigError where trying again cannot help. It may be called again."""
@@ -75,7 +80,7 @@ class FileSink:
 
     async def write(self, records: Sequence[Record]) -> None:
         assert self._writer is not None, "it is not open"
-        if await _in(self._writing, self._writer.write, records, time.time()):
+        if await _in(self._writing, self._writer.write, records, self._now()):
             self._is_something_complete.set()
 
     async def close(self) -> None:
@@ -123,12 +128,12 @@ class FileSink:
     async def _sweep(self) -> None:
         assert self._writer is not None
         assert self._keeper is not None
-        await _in(self._writing, self._writer.seal_if_old, time.time())
-        await _in(self._publishing, self._keeper.sweep, time.time())
+        await _in(self._writing, self._writer.seal_if_old, self._now())
+        await _in(self._publishing, self._keeper.sweep, self._now())
 
     async def _last_sweep(self, keeper: Keeper) -> None:
         try:
-            await _in(self._publishing, lambda: keeper.sweep(time.time(), is_last=True))
+            await _in(self._publishing, lambda: keeper.sweep(self._now(), is_last=True))
         except Exception as error:
             self._log.error(
                 "what was written is safe in the spool, but cannot be published now",

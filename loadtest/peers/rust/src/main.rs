@@ -1,4 +1,5 @@
-//! The crate `faktory` behind two small commands: push and consume.
+//! The crate `faktory` behind three small commands: push, send and consume. What send pushes, and
+//! consume --record notes, is alike in all peers.
 //! The benchmark and the interoperability tests run it; FAKTORY_URL names the server.
 
 use faktory::{Client, Job, Worker};
@@ -12,7 +13,8 @@ use tokio::signal::unix::{signal, SignalKind};
 use tokio::task::JoinSet;
 
 const USAGE: &str = "usage: peer push --queue Q --jobtype T --count N
-       peer consume --queue Q --slots N [--ledger FILE]";
+       peer send --queue Q --name NAME --count N
+       peer consume --queue Q --slots N [--ledger FILE] [--record FILE]";
 
 /// A Worker connects its slots one after the other and beats only when all are there: with 1,000
 /// slots at 50 ms the server drops it first, after 60 s without a beat. Several Workers in one
@@ -31,6 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let options = options(args)?;
     match mode.as_str() {
         "push" => push(&options).await,
+        "send" => send(&options).await,
         "consume" => consume(&options).await,
         _ => Err(USAGE.into()),
     }
@@ -62,20 +65,37 @@ async fn push(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+async fn send(options: &Options) -> Result<(), Box<dyn Error>> {
+    let queue = text(options, "queue", "default");
+    let name = text(options, "name", "");
+    let count: u64 = text(options, "count", "1").parse()?;
+    let mut client = Client::connect().await?;
+    for n in 0..count {
+        let args = vec![name.to_string(), n.to_string(), "Grüße <&> 🐈".to_string()];
+        let mut job = Job::new("pair", args).on_queue(queue);
+        if n % 2 == 0 {
+            job.custom.insert("n".to_string(), n.into());
+        }
+        client.enqueue(job).await?;
+    }
+    Ok(())
+}
+
+fn open(path: Option<&String>) -> io::Result<Ledger> {
+    let Some(path) = path else { return Ok(None) };
+    let file = OpenOptions::new().append(true).create(true).open(path)?;
+    Ok(Some(Arc::new(Mutex::new(file))))
+}
+
 async fn consume(options: &Options) -> Result<(), Box<dyn Error>> {
     let queue = text(options, "queue", "default").to_string();
     let mut slots: usize = text(options, "slots", "20").parse()?;
-    let ledger: Ledger = match options.get("ledger") {
-        Some(path) => {
-            let file = OpenOptions::new().append(true).create(true).open(path)?;
-            Some(Arc::new(Mutex::new(file)))
-        }
-        None => None,
-    };
+    let ledger = open(options.get("ledger"))?;
+    let record = open(options.get("record"))?;
     let mut workers = JoinSet::new();
     while slots > 0 {
         let share = slots.min(SLOTS_PER_WORKER);
-        workers.spawn(work(queue.clone(), share, ledger.clone()));
+        workers.spawn(work(queue.clone(), share, ledger.clone(), record.clone()));
         slots -= share;
     }
     while let Some(end) = workers.join_next().await {
@@ -84,7 +104,12 @@ async fn consume(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn work(queue: String, slots: usize, ledger: Ledger) -> Result<(), faktory::Error> {
+async fn work(
+    queue: String,
+    slots: usize,
+    ledger: Ledger,
+    record: Ledger,
+) -> Result<(), faktory::Error> {
     let mut terminate = signal(SignalKind::terminate()).expect("the runtime handles signals");
     let mut builder = Worker::builder()
         .workers(slots)
@@ -95,6 +120,7 @@ async fn work(queue: String, slots: usize, ledger: Ledger) -> Result<(), faktory
         let ledger = ledger.clone();
         builder = builder.register_fn(jobtype, move |job| run(job, ledger.clone()));
     }
+    builder = builder.register_fn("pair", move |job| tell(job, record.clone()));
     let mut worker = builder.connect().await?;
     worker.run(&[queue]).await.map(drop)
 }
@@ -106,10 +132,22 @@ async fn run(job: Job, ledger: Ledger) -> Result<(), io::Error> {
             tokio::time::sleep(Duration::from_millis(ms)).await;
         }
     }
+    append(ledger, job.id().as_str())
+}
+
+/// The jid and its arguments, and `n` of its custom data, as JSON.
+async fn tell(job: Job, record: Ledger) -> Result<(), io::Error> {
+    let args: Vec<String> = job.args().iter().map(|value| value.to_string()).collect();
+    let n = job.custom.get("n").map_or("null".to_string(), |value| value.to_string());
+    let jid = job.id().as_str();
+    append(record, &format!("{{\"jid\":\"{jid}\",\"args\":[{}],\"n\":{n}}}", args.join(",")))
+}
+
+fn append(ledger: Ledger, line: &str) -> Result<(), io::Error> {
     if let Some(file) = ledger {
         let mut file = file.lock().expect("no holder of the ledger panics");
         // One write call per line: other processes may append to the same file.
-        file.write_all(format!("{}\n", job.id().as_str()).as_bytes())?;
+        file.write_all(format!("{line}\n").as_bytes())?;
     }
     Ok(())
 }

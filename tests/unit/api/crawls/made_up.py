@@ -45,5 +45,6 @@ def told(crawl: Crawl, **more: Any) -> Told:
         seeds_waiting=0,
         rules=[],
         notes=[],
+        patience_s=300.0,
     )
     return replace(known, **more)

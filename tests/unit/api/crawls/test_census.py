@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from api.crawls.census import PAGE, Census
+from api.crawls.census import Census
 from shared.crawl.spec import CrawlSpec
 from shared.crawl.states import CrawlState
 from shared.state.directory import open_control
-from shared.state.model import Crawl
 from shared.state.sqlite_control import SqliteControl
 
 SPEC = CrawlSpec(contact="me@example.org")
+MANY = 100
 
 
 @pytest.fixture
@@ -42,35 +42,34 @@ def test_without_crawls_all_states_are_there(control):
 
 def test_every_crawl_is_counted_once_however_they_change(control):
     census = Census()
-    ended = [add(control, CrawlState.COMPLETED) for _ in range(PAGE)]
+    ended = [add(control, CrawlState.COMPLETED) for _ in range(MANY)]
     live = add(control, CrawlState.RUNNING)
-    ended += [add(control, CrawlState.FAILED) for _ in range(PAGE)]
+    ended += [add(control, CrawlState.FAILED) for _ in range(MANY)]
     for _ in range(2):
-        assert counted(census, control) == {"completed": PAGE, "running": 1, "failed": PAGE}
+        assert counted(census, control) == {"completed": MANY, "running": 1, "failed": MANY}
     change(control, live, CrawlState.CANCELLED)
     add(control, CrawlState.STARTING)
     for _ in range(2):
         assert counted(census, control) == {
-            "completed": PAGE,
+            "completed": MANY,
             "cancelled": 1,
-            "failed": PAGE,
+            "failed": MANY,
             "starting": 1,
         }
 
 
 def test_those_that_ended_long_ago_are_not_read_again(control: SqliteControl) -> None:
     census = Census()
-    for _ in range(3 * PAGE):
+    for _ in range(3 * MANY):
         add(control, CrawlState.COMPLETED)
     census.count(control)
-    pages = 0
+    asked: list[int] = []
 
     class Watched:
-        def crawls(self, after_id: int, limit: int) -> list[Crawl]:
-            nonlocal pages
-            pages += 1
-            return control.crawls(after_id, limit)
+        def crawl_states(self, above_id: int) -> list[tuple[int, CrawlState]]:
+            asked.append(above_id)
+            return control.crawl_states(above_id)
 
     states = census.count(Watched())  # type: ignore[arg-type]
-    assert states[CrawlState.COMPLETED] == 3 * PAGE
-    assert pages == 1
+    assert states[CrawlState.COMPLETED] == 3 * MANY
+    assert asked == [3 * MANY]

@@ -46,6 +46,24 @@ def test_a_file_that_is_not_there_is_named(tmp_path, field):
         assert str(tmp_path) not in problem.detail
 
 
+@pytest.mark.parametrize("field", ["seed_file", "exclusions_file"])
+def test_a_link_that_leads_out_of_the_directory_is_refused(tmp_path, field):
+    files = tmp_path / "files"
+    files.mkdir()
+    (tmp_path / "elsewhere.txt").write_text("https://example.org/\n")
+    (files / "a.txt").symlink_to(tmp_path / "elsewhere.txt")
+    problem = refusal(files, **{field: "a.txt"})
+    assert "leads out of it" in problem.detail
+    assert "elsewhere" not in problem.detail
+
+
+def test_an_exclusions_file_is_not_repeated_by_its_errors(tmp_path):
+    (tmp_path / "out.txt").write_text("root:x:0:0:root:/root:/bin/bash\nhttps://s3cret\n")
+    assert "root" not in refusal(tmp_path, exclusions_file="out.txt").detail
+    (tmp_path / "out.txt").write_text("my s3cret password\n")
+    assert "s3cret" not in refusal(tmp_path, exclusions_file="out.txt").detail
+
+
 def test_an_exclusion_that_cannot_be_read_is_told_with_its_line(tmp_path):
     (tmp_path / "out.txt").write_text("example.com\nnot a name\n")
     assert "line 2" in refusal(tmp_path, exclusions_file="out.txt").detail

@@ -1,8 +1,10 @@
 """What limits a crawl: each situation has its own sentence."""
 
+from dataclasses import replace
+
 import pytest
 
-from api.crawls.limited_by import NO_WORKER, OwnerFigures, Situation, limited_by
+from api.crawls.limited_by import NO_WORKER, OwnerFigures, PutOff, Situation, limited_by
 from shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
 from tests.unit.api.crawls.made_up import a_crawl, counters
 
@@ -105,3 +107,14 @@ def test_the_limit_on_pages_is_told_of_when_it_is_reached():
     crawl = a_crawl(spec={"limits": {"pages": 50}})
     assert "limit pages" in limited_by(crawl, situation(queued=9, pages=50))
     assert "9 URLs wait" in limited_by(crawl, situation(queued=9, pages=49))
+
+
+def test_hosts_that_are_put_off_are_told_beside_what_else_limits_a_crawl():
+    dead = PutOff("http://a.example:81", "connection refused", 3, 1030.0, 1300.0)
+    where = replace(situation(figures()), put_off=[dead])
+    said = limited_by(a_crawl(), where)
+    assert said.startswith("nothing: 5 domains are ready, and slots are free; host put off: ")
+    assert "http://a.example:81 (connection refused), tried again at 00:17:10 UTC" in said
+    alone = replace(situation(queued=3), put_off=[dead])
+    assert limited_by(a_crawl(), alone).startswith("host put off: http://a.example:81")
+    assert limited_by(a_crawl(), replace(alone, members=0)) == NO_WORKER

@@ -34,6 +34,8 @@ def test_seeds_come_with_it_from_a_file_or_later(members):
         ({"seed_file": "seeds.txt", "more_seeds": True}, "not both"),
         ({"seed_file": "../seeds.txt"}, "without a path"),
         (SEEDS | {"contact": "nobody"}, "e-mail"),
+        (SEEDS | {"labels": {"a": "ä" * 2048}}, "4096 bytes together at most, not 4097"),
+        (SEEDS | {"labels": {str(n): "" for n in range(33)}}, "at most 32"),
         (SEEDS | {"limits": {"pages": "5"}}, "valid integer"),
         (SEEDS | {"limits": {"pages": 0}}, "greater than"),
         (SEEDS | {"limits": {"pages": 2**63}}, "less than"),

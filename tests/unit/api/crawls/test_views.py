@@ -24,25 +24,25 @@ def test_counters_are_summed_and_there_even_without_a_shard():
 
 def test_a_view_has_every_counter_in_one_place():
     counted = {name: number for number, name in enumerate(COUNTERS, 1)}
-    view = views.view(told(a_crawl()), counted, 2.5, STARTED_AT + 10)
+    view = views.view(told(a_crawl()), counted, [], 2.5, STARTED_AT + 10)
     assert view.urls["queued"] == counted["queued"]
     assert view.urls | view.counters | {"changes": counted["changes"]} == counted
     assert not view.urls.keys() & view.counters.keys()
 
 
 def test_rates_are_of_now_and_since_the_start():
-    view = views.view(told(a_crawl()), counters(pages=50), 2.5, STARTED_AT + 10)
+    view = views.view(told(a_crawl()), counters(pages=50), [], 2.5, STARTED_AT + 10)
     assert (view.pages_per_s, view.mean_pages_per_s) == (2.5, 5)
     ended = a_crawl(CrawlState.COMPLETED)
-    view = views.view(told(ended), counters(pages=50), None, STARTED_AT + 100_000)
+    view = views.view(told(ended), counters(pages=50), [], None, STARTED_AT + 100_000)
     assert (view.pages_per_s, view.mean_pages_per_s) == (None, 0.5)
-    starting = views.view(told(a_crawl(CrawlState.STARTING)), counters(), None, STARTED_AT)
+    starting = views.view(told(a_crawl(CrawlState.STARTING)), counters(), [], None, STARTED_AT)
     assert starting.mean_pages_per_s is None
 
 
 def test_times_are_told_with_their_zone():
     view = views.view(
-        told(a_crawl(), notes=[(STARTED_AT, "3 URLs were queued again")]), counters(), None, 0.0
+        told(a_crawl(), notes=[(STARTED_AT, "3 URLs were queued again")]), counters(), [], None, 0.0
     )
     assert view.started_at == datetime.fromtimestamp(STARTED_AT, UTC)
     assert view.ended_at is None
@@ -111,3 +111,37 @@ def test_domains_with_most_waiting_come_first_with_what_was_said_of_them():
 def test_a_url_is_told_with_the_name_of_its_state():
     row = UrlRow(1, "https://a.example/", UrlState.FAILED, 2, 404, "http 404", 1, STARTED_AT)
     assert views.url_view(row).state == "failed"
+
+
+def test_what_was_left_out_is_told_by_its_reason():
+    view = views.view(
+        told(a_crawl()),
+        counters(out_of_scope=4, too_deep=3, disallowed=2, over_host_limit=1, done=9),
+        [],
+        None,
+        STARTED_AT,
+    )
+    assert view.left_out == {"scope": 4, "depth": 3, "robots.txt": 2, "pages per host": 1}
+
+
+def test_hosts_that_are_put_off_are_told_with_reason_and_times():
+    notes = b'{"trouble": "robots.txt: connection refused", "trouble_since": 1000.0}'
+    waiting = [
+        StoredOrigin(1, "http://late.example", 5, 2000.0, notes),
+        StoredOrigin(2, "http://soon.example", 2, 1030.0, notes),
+        StoredOrigin(3, "http://odd.example", 2, 1500.0, b"{"),
+    ]
+    view = views.view(told(a_crawl()), counters(queued=7), waiting, None, STARTED_AT)
+    soon, late = view.put_off
+    assert (soon.origin, soon.reason, soon.queued) == (
+        "http://soon.example",
+        "robots.txt: connection refused",
+        2,
+    )
+    assert soon.ready_at.timestamp() == 1030
+    assert soon.given_up_at.timestamp() == 1300
+    assert late.given_up_at == late.ready_at
+    assert view.limited_by == (
+        "host put off: http://soon.example (robots.txt: connection refused) and 1 hosts more, "
+        "tried again at 00:17:10 UTC, given up at 00:21:40 UTC at the latest"
+    )

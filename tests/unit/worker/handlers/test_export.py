@@ -52,6 +52,8 @@ async def test_a_repeat_leaves_one_file(files: Path) -> None:
         ("a.warc.gz", "/tmp/outside", "not below WARC_FILES"),
         ("a.warc.gz", "link", "not below WARC_FILES"),
         ("a.warc.gz", "https://example.com/", "HTTP URL"),
+        ("a.warc.gz", "s3://somebody/else", "not below what WARC_S3_DESTINATIONS allows"),
+        ("s3://somebody/a.warc.gz", "tables", "not below what WARC_S3_SOURCES allows"),
         ("a.warc.gz", "a.warc.gz", "exists"),
         ("b.html", "tables", "not a WARC file"),
     ],

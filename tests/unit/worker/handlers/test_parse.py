@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from shared.crawl.cuts import Cut
 from shared.crawl.messages import FetchedPage, ParsedPage
 from shared.errors import ConfigError
 from shared.jobs import encode_job
@@ -132,6 +133,41 @@ async def test_a_page_of_a_crawl_is_recorded_and_its_links_are_sent_to_its_owner
     assert (record.id, record.title) == ("visit-0001", "Home")
     assert (record.crawl, record.depth, record.is_indexable) == (3, 2, True)
     assert page_of(context) == ParsedPage(3, KEY, URL, 2, [URL + "a"], "")
+
+
+async def test_a_page_that_was_cut_says_so_in_its_record_and_to_its_crawl(context):
+    cut = of_crawl(is_truncated=True, cuts=(Cut.PARSE_LIMIT,))
+    await parse_pages(QUEUE, [cut], context)
+    assert context.records[0].is_truncated
+    assert list(page_of(context).cuts) == [Cut.PARSE_LIMIT]
+
+
+@pytest.mark.parametrize(
+    ("html", "cut"),
+    [
+        ("<div>" * 50_000 + "<a href=/late>x</a>", Cut.NESTING),
+        ("".join(f"<a href=/{number}>x</a>" for number in range(6_001)), Cut.LINK_LIMIT),
+    ],
+    ids=["nesting", "links"],
+)
+async def test_what_is_cut_in_parsing_is_told_too(context, html, cut):
+    await parse_pages(QUEUE, [of_crawl(html)], context)
+    assert context.records[0].is_truncated
+    assert list(page_of(context).cuts) == [cut]
+
+
+async def test_a_page_of_a_job_that_is_cut_in_parsing_is_truncated(context):
+    body = pack(b"<div>" * 50_000)
+    await parse(URL, URL, 200, "text/html", body, False, "2026-11-16T12:00:00Z", context)
+    assert context.records[0].is_truncated
+
+
+async def test_a_record_with_fewer_links_than_the_page_says_so(context):
+    html = "".join(f"<a href=/{number}>x</a>" for number in range(1_001))
+    await parse_pages(QUEUE, [of_crawl(html)], context)
+    (record,) = context.records
+    assert (len(record.links), record.is_truncated) == (1_000, True)
+    assert (len(page_of(context).links), list(page_of(context).cuts)) == (1_001, [])
 
 
 async def test_many_pages_have_a_record_each_and_one_message(context):

@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.net.encodings import BoundedBody
+from worker.net.encodings import MAX_GZIP_MEMBERS, BoundedBody
 from worker.net.fetcher import PermanentFetchError
 
 ENCODINGS = ["gzip", "deflate", "br", "zstd", ""]
@@ -172,3 +172,19 @@ def test_any_bytes_stay_within_the_limit(data, chunk, encoding):
     except PermanentFetchError:
         return
     assert len(body.data) <= 100
+
+
+def test_a_body_that_comes_by_the_byte_is_kept_in_one_piece():
+    body = BoundedBody("", 10**6)
+    for _ in range(50_000):
+        assert body.feed(b"ab")
+    assert (body.data, body.size) == (b"ab" * 50_000, 100_000)
+    assert len(body._pieces) == 2
+
+
+def test_members_of_gzip_have_a_limit():
+    few = BoundedBody("gzip", 10**6)
+    assert few.feed(gzip.compress(b"x") * MAX_GZIP_MEMBERS)
+    many = BoundedBody("gzip", 10**6)
+    assert not many.feed(gzip.compress(b"x") * (MAX_GZIP_MEMBERS + 1))
+    assert (many.data, many.is_truncated) == (b"x" * MAX_GZIP_MEMBERS, True)

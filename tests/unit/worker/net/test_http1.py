@@ -178,3 +178,63 @@ def test_pieces_of_answers_in_any_order_are_an_answer_or_have_a_reason(pieces, c
     one.ended()
     assert one.is_done
     assert len(one.body.data) <= 1000
+
+
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("chunk", [1000, 10**7])
+@pytest.mark.parametrize(
+    "after_the_head",
+    [
+        b"5\r\nhello\r\n0\r\na: " + b"v" * (2 * MAX_HEAD_BYTES),
+        b"5\r\nhello\r\n0\r\n" + b"n" * (2 * MAX_HEAD_BYTES),
+        b"5\r\nhello\r\n0\r\n" + b"a: b\r\n" * MAX_HEAD_BYTES,
+        b"5;" + b"e" * (2 * MAX_HEAD_BYTES),
+        b"5\r\nhello\r\n0000" + b"0" * (2 * MAX_HEAD_BYTES),
+        b"1\r\nx\r\n" * MAX_HEAD_BYTES,
+    ],
+    ids=["one value", "one name", "many", "extension", "zeros", "tiny chunks"],
+)
+def test_what_is_no_body_has_a_limit_after_the_head_too(after_the_head, chunk):
+    one = fed(CHUNKED + after_the_head, chunk, max_bytes=10**6)
+    assert one.failure is not None
+    assert one.failure.reason == "bad answer: too much that is no body"
+    assert not one.is_reusable
+
+
+def test_what_is_body_earns_what_is_around_it():
+    one = fed(CHUNKED + b"5\r\nhello\r\n" * MAX_HEAD_BYTES + b"0\r\n\r\n", max_bytes=10**6)
+    assert (one.failure, one.body.data) == (None, b"hello" * MAX_HEAD_BYTES)
+
+
+def test_a_long_body_earns_no_long_trailer():
+    body = b"%x\r\n%s\r\n0\r\na: " % (500_000, bytes(500_000))
+    one = fed(CHUNKED + body + b"v" * (2 * MAX_HEAD_BYTES), 1000, max_bytes=10**6)
+    assert one.failure is not None
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 10**6])
+def test_trailers_are_no_headers(chunk):
+    trailers = b"X-Robots-Tag: noindex\r\nLocation: /x\r\n\r\n"
+    one = fed(CHUNKED + b"5\r\nhello\r\n0\r\n" + trailers, chunk)
+    assert (one.failure, one.body.data, one.is_reusable) == (None, b"hello", True)
+    assert (one.text(b"x-robots-tag"), one.header(b"location")) == ("", None)
+    assert one.head == CHUNKED
+
+
+def test_the_parser_never_holds_more_of_a_value_than_the_head_may_have(monkeypatch):
+    longest = 0
+    one = exchange()
+    feed = one._feed
+
+    def watched(data: bytes) -> None:
+        nonlocal longest
+        if not one.is_done:
+            longest = max(longest, len(data))
+        feed(data)
+
+    monkeypatch.setattr(Exchange, "_feed", lambda _self, data: watched(data))
+    one.feed(HEAD + b"a: b" + b"\n x" * 100_000)
+    assert one.failure is not None
+    assert longest <= MAX_HEAD_BYTES

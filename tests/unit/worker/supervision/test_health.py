@@ -1,5 +1,7 @@
 """Alive and ready: what each state of the children means for the service."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.service_status import child, service
@@ -54,6 +56,13 @@ def test_a_server_that_is_away_makes_it_not_ready_but_not_dead():
     assert readiness(status).reasons == ["worker: not connected to the server"]
 
 
+def test_a_child_that_can_open_nothing_is_not_ready_and_says_so():
+    status = service(child("a-0", is_out_of_files=True))
+    assert liveness(status).is_ok
+    assert readiness(status).reasons == ["a: it can open no more files or connections (ulimit -n)"]
+    assert readiness(service(child("a-0", is_out_of_files=True), child("a-1"))).is_ok
+
+
 def test_ready_needs_one_ready_child_of_every_group():
     starting = child("parse-0", state=ChildState.STARTING, is_connected=False)
     hung = child("parse-1", state=ChildState.HUNG)
@@ -89,3 +98,9 @@ def test_during_a_roll_the_old_and_the_new_child_count():
     old = child(state=ChildState.DRAINING)
     assert readiness(service(old, child(incarnation=2))).is_ok
     assert not readiness(service(old, child(incarnation=2, state=ChildState.STARTING))).is_ok
+
+
+def test_a_damaged_shard_is_named_and_no_reason_not_to_be_ready():
+    damaged = ["gen-1/shard-03.db: it is damaged"]
+    verdict = readiness(replace(service(child("a-0")), damaged_shards=damaged))
+    assert (verdict.is_ok, verdict.damaged_shards) == (True, damaged)

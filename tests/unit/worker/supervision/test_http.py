@@ -16,7 +16,7 @@ from tests.support.service_status import STARTED_AT, child, service, stage, turn
 from worker.families import single
 from worker.figures import IN_HAND
 from worker.link import Figures
-from worker.supervision.http import make_app, open_listener, serve_http
+from worker.supervision.http import open_listener, serve_http
 from worker.supervision.metrics import ServiceMetrics
 from worker.supervision.status import ChildState, Event, ServiceStatus
 
@@ -38,9 +38,8 @@ class FakeSupervisor:
 
 @contextlib.asynccontextmanager
 async def shown(supervisor: FakeSupervisor) -> AsyncIterator[aiohttp.ClientSession]:
-    app = make_app(supervisor.read, supervisor.metrics)
     async with (
-        serve_http(ANY_PORT, app) as port,
+        serve_http(ANY_PORT, supervisor.read, supervisor.metrics) as port,
         aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
     ):
         yield client
@@ -152,17 +151,17 @@ async def test_a_mistake_of_ours_is_an_answer_too(capsys):
 
 
 async def test_what_is_no_http_is_not_worth_a_line(caplog):
-    async with serve_http(ANY_PORT, make_app(service, ServiceMetrics())) as port:
+    async with serve_http(ANY_PORT, service, ServiceMetrics()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"\x16\x03\x01 no HTTP at all\r\n\r\n")
-        assert (await reader.read()).startswith(b"HTTP/1.0 400 ")
+        assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
         writer.close()
         await writer.wait_closed()
     assert caplog.records == []
 
 
 async def test_it_ends_although_a_client_stays_connected():
-    async with serve_http(ANY_PORT, make_app(service, ServiceMetrics())) as port:
+    async with serve_http(ANY_PORT, service, ServiceMetrics()) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"

@@ -1,0 +1,1 @@
+"""What is locked, and what is known to be wrong with it."""

@@ -1,0 +1,22 @@
+"""Why not all of a page was seen: what was cut, and which setting or limit did it. Pure."""
+
+from enum import StrEnum
+
+
+class Cut(StrEnum):
+    """Named in messages, counters and metrics."""
+
+    # FETCH_MAX_BYTES, of what is read.
+    FETCH_LIMIT = "fetch_limit"
+    # FETCH_TRUNCATE_BYTES, of what is parsed.
+    PARSE_LIMIT = "parse_limit"
+    # The rest could not be decompressed.
+    DAMAGE = "damage"
+    # More elements inside each other, or attributes of one, than any page of people has.
+    NESTING = "nesting"
+    # More links than are followed.
+    LINK_LIMIT = "link_limit"
+
+
+# Of a crawl, by what cut its pages.
+CUT_COUNTERS = {str(cut): f"cut_by_{cut}" for cut in Cut}

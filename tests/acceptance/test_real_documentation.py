@@ -1,0 +1,112 @@
+"""Real documentation, crawled by the product and by wget: the same pages.
+
+Both are judged by what the server gave them: HTML with a status of 200. wget is told to follow what
+we take for a link, <a> and <area>; by itself it also gets style sheets and pictures, which are no
+pages, and what a <link> in a page's head names: of Python's documentation that makes two more at a
+depth of 1, and none in all.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+
+from devservers import BrokerServer, documentation, wget
+from shared.crawl.spec import ScopeSpec
+from shared.crawl.states import CrawlState
+from tests.acceptance.scale import WHOLE_DOCUMENTATIONS
+from tests.conftest import StartWorker
+from tests.support.crawling import Crawls
+from tests.support.static_site import StaticSite
+
+# Seconds: the first one fetches the packages.
+pytestmark = [pytest.mark.debian, pytest.mark.timeout(240)]
+OURS, WGETS = "Manyhands", "Wget"
+PAGES_OF_THE_INDEX = 412
+WHOLE = 1000
+
+
+@pytest.fixture
+def site() -> Iterator[StaticSite]:
+    with StaticSite(documentation()) as site:
+        yield site
+
+
+def get_by_wget(url: str, depth: int, directory: Path) -> None:
+    """Only below the directory of the URL; status 8 says that some links are dead."""
+    level = "inf" if depth == WHOLE else str(depth)
+    done = subprocess.run(
+        [
+            *(wget(), "--recursive", "--no-parent", f"--level={level}", "--quiet"),
+            *("--follow-tags=a,area", "--execute=robots=off", "--tries=2", "--timeout=20", url),
+        ],
+        cwd=directory,
+        timeout=150,
+    )
+    assert done.returncode in (0, 8)
+
+
+def python_path() -> str:
+    found = documentation().glob("python3.*/html")
+    (directory,) = (path for path in found if not path.is_symlink())
+    return f"/{directory.relative_to(documentation())}"
+
+
+# URL, depth, pages that there are at the least.
+WHOLE_OF = {
+    "python3-doc": ("index.html", WHOLE, 500),
+    "sqlite3-doc": ("/sqlite3/index.html", WHOLE, 600),
+}
+
+
+@pytest.mark.parametrize(
+    ("start", "depth", "least"),
+    [
+        ("genindex-all.html", 1, PAGES_OF_THE_INDEX),
+        *(WHOLE_OF[name] for name in WHOLE_DOCUMENTATIONS),
+    ],
+    ids=["general index", *WHOLE_DOCUMENTATIONS],
+)
+async def test_the_same_pages_are_found_as_by_wget(
+    broker_process: BrokerServer,
+    start_worker: StartWorker,
+    site: StaticSite,
+    tmp_path: Path,
+    start: str,
+    depth: int,
+    least: int,
+) -> None:
+    url = urljoin(f"{site.url}{python_path()}/", start)
+    crawls = Crawls(tmp_path / "state", [url], {"ALLOW_NETS": "127.0.0.0/8"})
+    below = f"{url.rpartition('/')[0]}/*"
+    crawl = crawls.start(scope=ScopeSpec(max_depth=depth, include=(below,)))
+    start_worker(broker_process.url, **crawls.settings("crawl:1x20 parse:1x20"))
+
+    ended = await crawls.ended(crawl, 100)
+    get_by_wget(url, depth, tmp_path)
+
+    ours, theirs = site.pages_of(OURS), site.pages_of(WGETS)
+    assert ended.state is CrawlState.COMPLETED
+    assert len(ours) >= least
+    assert ours == theirs, (sorted(ours - theirs)[:20], sorted(theirs - ours)[:20])
+    assert crawls.counters(crawl)["done"] == len(ours)
+
+
+async def test_what_a_small_limit_cuts_is_counted(
+    broker_process: BrokerServer, start_worker: StartWorker, site: StaticSite, tmp_path: Path
+) -> None:
+    url = f"{site.url}{python_path()}/genindex-all.html"
+    crawls = Crawls(tmp_path / "state", [url], {"ALLOW_NETS": "127.0.0.0/8"})
+    crawl = crawls.start(scope=ScopeSpec(max_depth=1))
+    small = {"FETCH_TRUNCATE_BYTES": "100000"}
+    start_worker(broker_process.url, **crawls.settings("crawl:1x20 parse:1x20", **small))
+
+    await crawls.ended(crawl, 100)
+
+    counters = crawls.counters(crawl)
+    assert 0 < counters["done"] < PAGES_OF_THE_INDEX / 2
+    # The index itself, and others that it leads to.
+    assert counters["cut_by_parse_limit"] > 1
+    assert counters["cut_by_fetch_limit"] == counters["cut_by_nesting"] == 0

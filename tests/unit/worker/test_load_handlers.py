@@ -1,0 +1,34 @@
+"""A module of handlers that cannot be imported: one line says why, whatever it did."""
+
+import sys
+
+import pytest
+
+from shared.errors import ConfigError
+from worker.process import load_handlers
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("from worker import job\n\ndef f(:\n", "SyntaxError: "),
+        ("x = 1\n  y = 2\n", "IndentationError: "),
+        ("import no_such_thing\n", "No module named 'no_such_thing'"),
+        ("from worker import nothing_like_it\n", "cannot import name 'nothing_like_it'"),
+        ("raise RuntimeError('no\\ndatabase')\n", "RuntimeError: no database ("),
+        ("import sys\nsys.exit(0)\n", "SystemExit: 0"),
+        ("raise GeneratorExit\n", "GeneratorExit"),
+        ("open('/no/such/file')\n", "FileNotFoundError"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_in_one_line(tmp_path, monkeypatch, code, said):
+    (tmp_path / "broken_jobs.py").write_text(code)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    with pytest.raises(ConfigError) as refusal:
+        load_handlers("broken_jobs")
+    text = str(refusal.value)
+    assert text.startswith("WORKER_HANDLERS: cannot import broken_jobs: ")
+    assert said in text
+    assert "\n" not in text

@@ -1,0 +1,31 @@
+"""What becomes of the jobs without retries that a child had in hand when it died: back into their
+queues, before the server discards them. Which of them ended the child cannot be told, so each says
+how often it has seen that; one that has seen it too often has failed. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from worker.delivery import Delivery, copy_after_death, parse_delivery
+from worker.held_jobs import HeldJob
+
+MOST_DEATHS = 3
+
+
+@dataclass(slots=True, frozen=True)
+class LeftBehind:
+    """A job and the copy to queue of it; None: it has failed."""
+
+    job: Delivery
+    copy: bytes | None
+    deaths: int
+
+
+def judge(held: Sequence[HeldJob]) -> list[LeftBehind]:
+    return [_judge_one(one) for one in held]
+
+
+def _judge_one(held: HeldJob) -> LeftBehind:
+    job = parse_delivery(held.payload, 0.0)
+    deaths = job.deaths + held.was_started
+    is_failed = held.was_started and deaths >= MOST_DEATHS
+    return LeftBehind(job, None if is_failed else copy_after_death(job, deaths), deaths)
