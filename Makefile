@@ -10,11 +10,12 @@ PY := $(VENV)/bin/python
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(VENV)/.installed: requirements/dev.lock
+$(VENV)/.installed: requirements/dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Manyhands needs Python 3.11 or later: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 setup: $(VENV)/.installed ## Make .venv and build the real servers (once, cached)
@@ -42,7 +43,7 @@ audit: $(VENV)/.installed ## Known vulnerabilities of the locked packages, where
 	@$(PY) requirements/audit.py
 
 demo: $(VENV)/.installed ## Broker, API, workers and a made-up web: a whole crawl, live
-	@$(PY) -m cli demo
+	@$(VENV)/bin/manyhands demo
 
 prove: setup ## The long fault runs (some 25 minutes); results land in docs/proofs
 	$(PY) -m tests --prove
@@ -84,8 +85,10 @@ lock: $(VENV)/.installed ## Resolve the dependencies anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-header --upgrade --extra dev pyproject.toml -o requirements/dev.lock
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
-		--no-emit-index-url --no-header --extra api --extra worker --extra broker --extra cli --extra outputs \
+		--no-emit-index-url --no-header --extra all \
 		-c requirements/dev.lock pyproject.toml -o requirements/runtime.lock
+	echo 'hatchling' | $(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-header -c requirements/dev.lock - -o requirements/build.lock
 
 clean: ## Remove the environment and the built servers
 	rm -rf $(VENV) .cache

@@ -1,4 +1,4 @@
-"""`python -m api`: the ingest service."""
+"""`manyhands api`: the ingest service."""
 
 import argparse
 import asyncio
@@ -8,26 +8,26 @@ import tempfile
 
 import uvicorn
 
-from api.keys import new_key, parse_keys
-from shared.errors import ConnectFailed, ManyhandsError
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.http.limits import API_CONNECTIONS
-from shared.http.protocol import HttpProtocol
-from shared.logs import configure_logs, get_logger
-from shared.private_files import keep_files_private
-from shared.settings import FaktorySettings, Settings, host_and_port
-from shared.settings.environment import hand_down
-from shared.settings.loading import load
-from shared.settings.options import settings_parser
-from shared.state.directory import open_control
+from manyhands.api.keys import new_key, parse_keys
+from manyhands.shared.errors import ConnectFailed, ManyhandsError
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.http.limits import API_CONNECTIONS
+from manyhands.shared.http.protocol import HttpProtocol
+from manyhands.shared.logs import configure_logs, get_logger
+from manyhands.shared.private_files import keep_files_private
+from manyhands.shared.settings import FaktorySettings, Settings, host_and_port
+from manyhands.shared.settings.environment import hand_down
+from manyhands.shared.settings.loading import load
+from manyhands.shared.settings.options import settings_parser
+from manyhands.shared.state.directory import open_control
 
 # After SIGTERM, requests have so long to be answered.
 DRAIN_S = 20
 
 SECTIONS = ("api", "batch", "faktory", "crawl")
 KEYS = """
-`python -m api key NAME ingest+read+admin` makes a key, and prints what API_KEYS needs of it.
+`manyhands api key NAME ingest+read+admin` makes a key, and prints what API_KEYS needs of it.
 """
 
 
@@ -101,7 +101,7 @@ def _serve(settings: Settings) -> None:
 
 async def _check_login(faktory: FaktorySettings) -> None:
     """A wrong password is told at once; a broker that is away may come."""
-    client = FaktoryClient(parse_url(faktory.url), ca_file=faktory.ca_file)
+    client = Client(parse_url(faktory.url), ca_file=faktory.ca_file)
     try:
         await client.probe()
     except ConnectFailed as error:

@@ -21,38 +21,38 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from api.batcher import Batcher, BatchRules
-from api.bodies import ClientGone, Receive
-from api.budget import Shares
-from api.crawls.desk import open_desk
-from api.crawls.routes import router as crawl_router
-from api.guard import ANYBODY, Guard, read_headers
-from api.intake import Intake
-from api.keys import Key, make_bucket, parse_keys
-from api.metrics import ApiMetrics
-from api.openapi import complete
-from api.parts import Parts
-from api.problems import Problem, mistake
-from api.replies import Send, send_problem, with_security_headers
-from api.routes import parts_of, router
-from api.siblings import answering
-from api.single import PREFIX, is_single_job, take_job
-from shared.budget import ByteBudget
-from shared.errors import ConnectFailed
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import ServerAddress, parse_url
-from shared.http.limits import HELD_PAGES_BYTES
-from shared.jobtypes import JOB_TYPES
-from shared.logs import configure_logs, get_logger
-from shared.settings import (
+from manyhands.api.batcher import Batcher, BatchRules
+from manyhands.api.bodies import ClientGone, Receive
+from manyhands.api.budget import Shares
+from manyhands.api.crawls.desk import open_desk
+from manyhands.api.crawls.routes import router as crawl_router
+from manyhands.api.guard import ANYBODY, Guard, read_headers
+from manyhands.api.intake import Intake
+from manyhands.api.keys import Key, make_bucket, parse_keys
+from manyhands.api.metrics import ApiMetrics
+from manyhands.api.openapi import complete
+from manyhands.api.parts import Parts
+from manyhands.api.problems import Problem, mistake
+from manyhands.api.replies import Send, send_problem, with_security_headers
+from manyhands.api.routes import parts_of, router
+from manyhands.api.siblings import answering
+from manyhands.api.single import PREFIX, is_single_job, take_job
+from manyhands.shared.budget import ByteBudget
+from manyhands.shared.errors import ConnectFailed
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import ServerAddress, parse_url
+from manyhands.shared.http.limits import HELD_PAGES_BYTES
+from manyhands.shared.jobtypes import JOB_TYPES
+from manyhands.shared.logs import configure_logs, get_logger
+from manyhands.shared.settings import (
     ApiSettings,
     BatchSettings,
     CrawlSettings,
     FaktorySettings,
     host_and_port,
 )
-from shared.settings.environment import handed_down
-from shared.version import VERSION
+from manyhands.shared.settings.environment import handed_down
+from manyhands.shared.version import VERSION
 
 # Towards the broker, from each process; PUSHBs are answered in order on each of them.
 CONNECTIONS = 4
@@ -134,7 +134,7 @@ class Service:
     @contextlib.asynccontextmanager
     async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         address = parse_url(self._faktory.url)
-        client = FaktoryClient(address, ca_file=self._faktory.ca_file, connections=CONNECTIONS)
+        client = Client(address, ca_file=self._faktory.ca_file, connections=CONNECTIONS)
         try:
             await client.probe()
         except ConnectFailed as error:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from api.intake import EncodedJob
-from api.problems import Problem, outcome_unknown, too_busy, unavailable, unprocessable
-from shared.errors import FaktoryError, NotSent, ServerError
-from shared.logs import get_logger
+from manyhands.api.intake import EncodedJob
+from manyhands.api.problems import Problem, outcome_unknown, too_busy, unavailable, unprocessable
+from manyhands.shared.errors import FaktoryError, NotSent, ServerError
+from manyhands.shared.logs import get_logger
 
 MAX_IN_FLIGHT = 16
 # What waits for a slow broker, at most; then clients are told to come again.

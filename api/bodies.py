@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import zstandard
 
-from api.problems import Problem, bad_request, too_large, too_slow
+from manyhands.api.problems import Problem, bad_request, too_large, too_slow
 
 Receive = Callable[[], Awaitable[Any]]
 

@@ -4,10 +4,10 @@ import contextlib
 from collections import Counter
 from collections.abc import Iterator
 
-from api.keys import Key
-from api.problems import too_busy
-from shared.budget import ByteBudget
-from shared.errors import OverBudget
+from manyhands.api.keys import Key
+from manyhands.api.problems import too_busy
+from manyhands.shared.budget import ByteBudget
+from manyhands.shared.errors import OverBudget
 
 
 class Shares:

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from api.keys import Key, Keys, Scope
-from api.problems import Problem
-from shared.http.hosts import is_own_host
+from manyhands.api.keys import Key, Keys, Scope
+from manyhands.api.problems import Problem
+from manyhands.shared.http.hosts import is_own_host
 
 OPEN_PATHS = ("/healthz", "/readyz", "/version")
 ANYBODY = Key("anybody", frozenset(Scope), b"")

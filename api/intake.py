@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl
 import msgspec
 from pydantic import BaseModel, ValidationError
 
-from api.problems import Problem, bad_request, unprocessable
-from shared.errors import InvalidJob
-from shared.jobs import (
+from manyhands.api.problems import Problem, bad_request, unprocessable
+from manyhands.shared.errors import InvalidJob
+from manyhands.shared.jobs import (
     DEFAULT_QUEUE,
     DEFAULT_RESERVE_FOR_S,
     DEFAULT_RETRY,
@@ -28,7 +28,7 @@ from shared.jobs import (
     new_jid,
     rfc3339,
 )
-from shared.jobtypes import JOB_TYPES
+from manyhands.shared.jobtypes import JOB_TYPES
 
 MAX_DELAY_S = 10 * 365 * 86_400
 MAX_RETRY = 1000

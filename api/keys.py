@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
 
 KEY_PREFIX = "mh_"
 # In place of keys: somebody else sees to it that no stranger comes in.
@@ -97,7 +97,7 @@ def _parse_key(number: int, entry: str, rate: float, now: float) -> Key:
         # Nothing of it is repeated: it may be the key itself, put there by mistake.
         raise ConfigError(
             f"API_KEYS: entry {number} is not name:scopes:sha256, with scopes of ingest, read, "
-            "admin joined by +; `python -m api key` makes one"
+            "admin joined by +; `manyhands api key` makes one"
         ) from None
     return Key(name, granted, digest_bytes, make_bucket(rate, now))
 

@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from api.crawls.model import CrawlRequest, DomainOrder, DryRunRequest
-from api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
-from api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList
-from shared.http.problems import MEDIA_TYPE
-from shared.jobs import MAX_RESERVE_FOR_S, QUEUE_NAME
-from shared.jobtypes import JOB_TYPES, JobType
+from manyhands.api.crawls.model import CrawlRequest, DomainOrder, DryRunRequest
+from manyhands.api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
+from manyhands.api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList
+from manyhands.shared.http.problems import MEDIA_TYPE
+from manyhands.shared.jobs import MAX_RESERVE_FOR_S, QUEUE_NAME
+from manyhands.shared.jobtypes import JOB_TYPES, JobType
 
 REF = "#/components/schemas/{model}"
 LINE_RANGES: dict[str, Any] = {

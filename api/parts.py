@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 import httpx
 
-from api.batcher import Batcher
-from api.budget import Shares
-from api.crawls.desk import CrawlDesk
-from api.intake import Intake
-from api.keys import Key
-from api.metrics import ApiMetrics
-from api.problems import Problem, outcome_unknown, shutting_down, too_busy, unavailable
-from shared.budget import ByteBudget
-from shared.errors import FaktoryError, NotSent, ServerError
-from shared.faktory.client import FaktoryClient
-from shared.settings import ApiSettings
+from manyhands.api.batcher import Batcher
+from manyhands.api.budget import Shares
+from manyhands.api.crawls.desk import CrawlDesk
+from manyhands.api.intake import Intake
+from manyhands.api.keys import Key
+from manyhands.api.metrics import ApiMetrics
+from manyhands.api.problems import Problem, outcome_unknown, shutting_down, too_busy, unavailable
+from manyhands.shared.budget import ByteBudget
+from manyhands.shared.errors import FaktoryError, NotSent, ServerError
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.settings import ApiSettings
 
 INFO_KEPT_S = 1.0
 ANSWER_WITHIN_S = 2.0
@@ -34,7 +34,7 @@ class Parts:
     answer."""
 
     settings: ApiSettings
-    client: FaktoryClient
+    client: Client
     batcher: Batcher
     intake: Intake
     # Bytes of bodies that are read whole, of streams, and of pages that are answered.
@@ -52,7 +52,7 @@ class Parts:
     _info_at: float = float("-inf")
     _asking: asyncio.Task[dict[str, Any]] | None = None
 
-    def require_broker(self) -> FaktoryClient:
+    def require_broker(self) -> Client:
         """Raises Problem at once where a command would wait for a connection."""
         if not self.client.is_up:
             raise unavailable("the broker is away", retry_after_s=2)
@@ -89,7 +89,7 @@ class Parts:
             self._asking.add_done_callback(self._asked)
         return await asyncio.shield(self._asking)
 
-    async def _ask(self, client: FaktoryClient) -> dict[str, Any]:
+    async def _ask(self, client: Client) -> dict[str, Any]:
         self._info = await soon(client.info())
         self._info_at = asyncio.get_running_loop().time()
         return self._info

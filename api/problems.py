@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from shared.http.problems import MEDIA_TYPE, document
+from manyhands.shared.http.problems import MEDIA_TYPE, document
 
 
 @dataclass(slots=True, eq=False)

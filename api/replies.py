@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from api.problems import Problem
+from manyhands.api.problems import Problem
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 

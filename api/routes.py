@@ -11,22 +11,22 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Res
 from prometheus_client.core import Metric
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from api.bodies import ZSTD_WINDOW_BYTES, Chunks, Lines, read_body, unpack_whole, unpacker
-from api.guard import Visit
-from api.intake import EncodedJob, checked, query_options, split_list
-from api.keys import Key
-from api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
-from api.parts import Parts, broker_failed, pay, pay_now, soon
-from api.problems import Problem, bad_request, too_busy, too_large, unavailable
-from api.siblings import ask_all
-from api.stream import JobStream, ReadLine, push_list
-from shared.errors import FaktoryError, OverBudget
-from shared.faktory.client import FaktoryVerbs, JobFilter, MutateTarget
-from shared.http.answers import HeldAnswer
-from shared.http.limits import PAGE_BYTES
-from shared.jobs import QUEUE_NAME
-from shared.jobtypes import JOB_TYPES
-from shared.version import VERSION
+from manyhands.api.bodies import ZSTD_WINDOW_BYTES, Chunks, Lines, read_body, unpack_whole, unpacker
+from manyhands.api.guard import Visit
+from manyhands.api.intake import EncodedJob, checked, query_options, split_list
+from manyhands.api.keys import Key
+from manyhands.api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
+from manyhands.api.parts import Parts, broker_failed, pay, pay_now, soon
+from manyhands.api.problems import Problem, bad_request, too_busy, too_large, unavailable
+from manyhands.api.siblings import ask_all
+from manyhands.api.stream import JobStream, ReadLine, push_list
+from manyhands.shared.errors import FaktoryError, OverBudget
+from manyhands.shared.faktory.client import FaktoryVerbs, JobFilter, MutateTarget
+from manyhands.shared.http.answers import HeldAnswer
+from manyhands.shared.http.limits import PAGE_BYTES
+from manyhands.shared.jobs import QUEUE_NAME
+from manyhands.shared.jobtypes import JOB_TYPES
+from manyhands.shared.version import VERSION
 
 MAX_LIST_JOBS = 10_000
 # What a stream counts for among others; it rarely holds more, but for what unpacks it.

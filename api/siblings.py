@@ -13,7 +13,7 @@ from pathlib import Path
 import orjson
 from prometheus_client import CollectorRegistry
 
-from api.metrics import Snapshot, snapshot
+from manyhands.api.metrics import Snapshot, snapshot
 
 ANSWER_WITHIN_S = 1.0
 

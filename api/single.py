@@ -4,14 +4,14 @@ same as everywhere (app.py, guard.py, problems.py)."""
 from collections.abc import MutableMapping
 from typing import Any
 
-from api.bodies import Receive, read_body
-from api.guard import Visit
-from api.intake import query_options
-from api.keys import Key
-from api.parts import Parts, pay_now
-from api.problems import Problem, too_large
-from api.replies import Send, send_json
-from shared.jobs import utc_now
+from manyhands.api.bodies import Receive, read_body
+from manyhands.api.guard import Visit
+from manyhands.api.intake import query_options
+from manyhands.api.keys import Key
+from manyhands.api.parts import Parts, pay_now
+from manyhands.api.problems import Problem, too_large
+from manyhands.api.replies import Send, send_json
+from manyhands.shared.jobs import utc_now
 
 PREFIX = "/jobs/"
 # A job is an argument list, not a file.

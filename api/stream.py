@@ -13,12 +13,12 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Any, Generic, Protocol, TypeVar
 
-from api.batcher import Broker, push_jobs
-from api.bodies import Chunks, Lines, Unpacker
-from api.intake import EncodedJob, Item
-from api.problems import Problem
-from shared.faktory.client import MAX_BULK_JOBS
-from shared.jobs import utc_now
+from manyhands.api.batcher import Broker, push_jobs
+from manyhands.api.bodies import Chunks, Lines, Unpacker
+from manyhands.api.intake import EncodedJob, Item
+from manyhands.api.problems import Problem
+from manyhands.shared.faktory.client import MAX_BULK_JOBS
+from manyhands.shared.jobs import utc_now
 
 MAX_IN_FLIGHT = 4
 # Large jobs leave in smaller batches: a stream holds five of them at most.

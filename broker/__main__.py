@@ -1,4 +1,4 @@
-"""`python -m broker`: the embedded Faktory server."""
+"""`manyhands broker`: the embedded Faktory server."""
 
 import argparse
 import sqlite3
@@ -7,18 +7,18 @@ from pathlib import Path
 
 import uvloop
 
-from broker.checking import check_all
-from broker.damage import WHAT_TO_DO
-from broker.directory import DATABASE, backup, restore
-from broker.process import BrokerProcess
-from broker.progress import Progress
-from broker.recovery import recover
-from shared.errors import ManyhandsError
-from shared.logs import configure_logs
-from shared.private_files import keep_files_private
-from shared.settings import BrokerSettings
-from shared.settings.loading import load
-from shared.settings.options import add_settings, settings_parser
+from manyhands.broker.checking import check_all
+from manyhands.broker.damage import WHAT_TO_DO
+from manyhands.broker.directory import DATABASE, backup, restore
+from manyhands.broker.process import BrokerProcess
+from manyhands.broker.progress import Progress
+from manyhands.broker.recovery import recover
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.logs import configure_logs
+from manyhands.shared.private_files import keep_files_private
+from manyhands.shared.settings import BrokerSettings
+from manyhands.shared.settings.loading import load
+from manyhands.shared.settings.options import add_settings, settings_parser
 
 CLIENTS = """
 Clients find it as they find any Faktory server: FAKTORY_URL=tcp://:password@host:7419

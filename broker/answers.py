@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.queues import Queue
+from manyhands.broker.queues import Queue
 
 
 class Teller(Protocol):

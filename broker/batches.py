@@ -12,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from broker.checksums import of_job, of_set_row
-from broker.schema import SEQUENCE_BITS
-from broker.tally import TALLY_NAMES, Tally
+from manyhands.broker.checksums import of_job, of_set_row
+from manyhands.broker.schema import SEQUENCE_BITS
+from manyhands.broker.tally import TALLY_NAMES, Tally
 
 # So much is written as one value at most, or one job: SQLite copies it several times over.
 STATEMENT_BYTES = 8 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""`python -m broker check`: every page, every job and every count of a database.
+"""`manyhands broker check`: every page, every job and every count of a database.
 
 Beside a running broker too: it sees one moment of it. Its log cannot be emptied meanwhile.
 """
@@ -7,14 +7,14 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from broker.batches import SET_NAMES
-from broker.damage import Damage
-from broker.directory import DATABASE, findings, open_read_only
-from broker.progress import Progress
-from broker.reading import Reader, read_tally_of
-from broker.schema import SEQUENCE_BITS, VERSION, UnusableDatabase, check
-from broker.tally import read_tally, what_is_lost
-from shared.errors import ConfigError
+from manyhands.broker.batches import SET_NAMES
+from manyhands.broker.damage import Damage
+from manyhands.broker.directory import DATABASE, findings, open_read_only
+from manyhands.broker.progress import Progress
+from manyhands.broker.reading import Reader, read_tally_of
+from manyhands.broker.schema import SEQUENCE_BITS, VERSION, UnusableDatabase, check
+from manyhands.broker.tally import read_tally, what_is_lost
+from manyhands.shared.errors import ConfigError
 
 JOBS_AT_ONCE = 1000
 MOST_BYTES = 16 * 1024 * 1024

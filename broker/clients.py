@@ -5,7 +5,7 @@ from typing import Annotated, Protocol
 
 import msgspec
 
-from broker.jobs import Int64
+from manyhands.broker.jobs import Int64
 
 SILENT_AFTER_S = 60.0
 # A process without a connection may be on its way back; after this, others get its jobs.

@@ -3,14 +3,14 @@
 import sqlite3
 from pathlib import Path
 
-from broker.schema import SEQUENCE_BITS
-from shared.logs import get_logger
+from manyhands.broker.schema import SEQUENCE_BITS
+from manyhands.shared.logs import get_logger
 
 # Each is a line of the log; what is beyond is only counted.
 MOST_NAMED = 100
 MOST_COUNTED = 1_000_000
 WHAT_TO_DO = (
-    "stop the broker and run `python -m broker recover DIRECTORY`, which copies all that can be"
+    "stop the broker and run `manyhands broker recover DIRECTORY`, which copies all that can be"
     " read into a new directory, or restore a backup; the damaged file is left as it is"
 )
 # The primary code, in the low byte; a sector that cannot be read is damage as well.

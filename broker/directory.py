@@ -7,11 +7,11 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from broker.damage import Damage, is_damage
-from broker.reading import read_tally_of
-from broker.schema import APPLICATION_ID, PAGE_BYTES, UnusableDatabase, check, prepare
-from broker.tally import TALLY_FILE, Tally, read_tally, what_is_lost
-from shared.errors import ConfigError
+from manyhands.broker.damage import Damage, is_damage
+from manyhands.broker.reading import read_tally_of
+from manyhands.broker.schema import APPLICATION_ID, PAGE_BYTES, UnusableDatabase, check, prepare
+from manyhands.broker.tally import TALLY_FILE, Tally, read_tally, what_is_lost
+from manyhands.shared.errors import ConfigError
 
 DATABASE = "broker.db"
 LOG = DATABASE + "-wal"

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from broker.memory import Memory
+from manyhands.broker.memory import Memory
 
 # Less than this is not counted: with 16,384 connections it is 64 MiB.
 COUNTED_BYTES = 4096

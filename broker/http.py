@@ -17,15 +17,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from broker.batches import SET_NAMES
-from broker.jobs import utc_text
-from broker.store import Store
-from broker.verbs import Verbs, resident_kb
-from shared.budget import ByteBudget
-from shared.http.answers import HeldAnswer
-from shared.http.hosts import is_own_host
-from shared.http.limits import HELD_PAGES_BYTES, PAGE_BYTES
-from shared.http.serving import listen, serving
+from manyhands.broker.batches import SET_NAMES
+from manyhands.broker.jobs import utc_text
+from manyhands.broker.store import Store
+from manyhands.broker.verbs import Verbs, resident_kb
+from manyhands.shared.budget import ByteBudget
+from manyhands.shared.http.answers import HeldAnswer
+from manyhands.shared.http.hosts import is_own_host
+from manyhands.shared.http.limits import HELD_PAGES_BYTES, PAGE_BYTES
+from manyhands.shared.http.serving import listen, serving
 
 PAGE = 100
 MAX_PAGE = 1000

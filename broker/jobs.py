@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from shared.jobs import (
+from manyhands.shared.jobs import (
     DEFAULT_QUEUE,
     DEFAULT_RETRY,
     MAX_RESERVE_FOR_S,

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from broker.batches import SET_NAMES, Push, SetRow
-from broker.jobs import (
+from manyhands.broker.batches import SET_NAMES, Push, SetRow
+from manyhands.broker.jobs import (
     Refused,
     StoredJob,
     WireJob,
@@ -27,16 +27,16 @@ from broker.jobs import (
     from_row,
     utc_text,
 )
-from broker.known import GENERATION, KnownJids
-from broker.queues import Client, Queue, Waiter
-from broker.reading import Reservation, Snapshot
-from broker.retries import RANDOM_DELAY_S, Fate, fate, record_failure, retry_delay_s
-from broker.schema import SEQUENCE_BITS, key_ranges
-from broker.sets import Sets
-from broker.store import Store
-from broker.tally import TALLY_NAMES
-from shared.jobs import DEFAULT_RESERVE_FOR_S, MAX_RESERVE_FOR_S, MIN_RESERVE_FOR_S
-from shared.logs import get_logger
+from manyhands.broker.known import GENERATION, KnownJids
+from manyhands.broker.queues import Client, Queue, Waiter
+from manyhands.broker.reading import Reservation, Snapshot
+from manyhands.broker.retries import RANDOM_DELAY_S, Fate, fate, record_failure, retry_delay_s
+from manyhands.broker.schema import SEQUENCE_BITS, key_ranges
+from manyhands.broker.sets import Sets
+from manyhands.broker.store import Store
+from manyhands.broker.tally import TALLY_NAMES
+from manyhands.shared.jobs import DEFAULT_RESERVE_FOR_S, MAX_RESERVE_FOR_S, MIN_RESERVE_FOR_S
+from manyhands.shared.logs import get_logger
 
 FETCH_BLOCKS_S = 2.0
 # A job that is settled sooner never had a reservation on disk.

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import orjson
 
-from broker.batches import SetRow
-from broker.damage import is_damage
-from broker.jobs import Refused
-from broker.manager import Manager
-from broker.reading import SET_PAGE_BYTES
-from broker.sets import MOVED_AT_ONCE
-from broker.store import Store
+from manyhands.broker.batches import SetRow
+from manyhands.broker.damage import is_damage
+from manyhands.broker.jobs import Refused
+from manyhands.broker.manager import Manager
+from manyhands.broker.reading import SET_PAGE_BYTES
+from manyhands.broker.sets import MOVED_AT_ONCE
+from manyhands.broker.store import Store
 
 # Longer ones SQLite refuses, or takes minutes for a single large job.
 MAX_PATTERN_BYTES = 1024

@@ -9,18 +9,18 @@ import sqlite3
 import ssl
 import time
 
-from broker.clients import Clients
-from broker.damage import WHAT_TO_DO, is_damage
-from broker.http import serve_http
-from broker.manager import Manager
-from broker.memory import MIB, Memory, held_limit
-from broker.server import Server
-from broker.store import Store
-from broker.verbs import Verbs
-from shared.clock import Steps
-from shared.errors import ConfigError, ManyhandsError
-from shared.logs import get_logger
-from shared.settings import BrokerSettings, host_and_port
+from manyhands.broker.clients import Clients
+from manyhands.broker.damage import WHAT_TO_DO, is_damage
+from manyhands.broker.http import serve_http
+from manyhands.broker.manager import Manager
+from manyhands.broker.memory import MIB, Memory, held_limit
+from manyhands.broker.server import Server
+from manyhands.broker.store import Store
+from manyhands.broker.verbs import Verbs
+from manyhands.shared.clock import Steps
+from manyhands.shared.errors import ConfigError, ManyhandsError
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import BrokerSettings, host_and_port
 
 # How late an empty FETCH may be answered, and a gone process be noticed.
 TICK_S = 0.1

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from broker.jobs import StoredJob, from_row
-from broker.memory import JOB_BYTES, Memory
-from broker.reading import Reader
-from broker.schema import SEQUENCE_BITS
+from manyhands.broker.jobs import StoredJob, from_row
+from manyhands.broker.memory import JOB_BYTES, Memory
+from manyhands.broker.reading import Reader
+from manyhands.broker.schema import SEQUENCE_BITS
 
 # Per queue; less when many queues have some (memory.py).
 HEAD_BYTES = 4 * 1024 * 1024

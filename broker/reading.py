@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from broker.batches import STATEMENT_BYTES, SetRow
-from broker.checksums import of_job, of_set_row
-from broker.damage import Damage, is_damage
-from broker.jobs import KEPT_IN_HAND_BYTES, from_row
-from broker.schema import SEQUENCE_BITS
-from broker.tally import TALLY_NAMES, Tally
-from broker.walking import Walk
+from manyhands.broker.batches import STATEMENT_BYTES, SetRow
+from manyhands.broker.checksums import of_job, of_set_row
+from manyhands.broker.damage import Damage, is_damage
+from manyhands.broker.jobs import KEPT_IN_HAND_BYTES, from_row
+from manyhands.broker.schema import SEQUENCE_BITS
+from manyhands.broker.tally import TALLY_NAMES, Tally
+from manyhands.broker.walking import Walk
 
 # A page of a set, or one job: it is read and moved while others wait.
 SET_PAGE_BYTES = 1024 * 1024

@@ -1,4 +1,4 @@
-"""`python -m broker recover`: all that can be read of a damaged database, in a new directory."""
+"""`manyhands broker recover`: all that can be read of a damaged database, in a new directory."""
 
 import contextlib
 import sqlite3
@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker.batches import SET_NAMES, SetRow
-from broker.checksums import of_job, of_set_row
-from broker.directory import DATABASE, DirectoryLock, connect, open_read_only
-from broker.jobs import decode_one
-from broker.pages import Pages, Record
-from broker.progress import Progress
-from broker.schema import PAGE_BYTES, SEQUENCE_BITS, VERSION, UnusableDatabase, check
-from shared.errors import ConfigError
-from shared.jobs import DEFAULT_QUEUE
+from manyhands.broker.batches import SET_NAMES, SetRow
+from manyhands.broker.checksums import of_job, of_set_row
+from manyhands.broker.directory import DATABASE, DirectoryLock, connect, open_read_only
+from manyhands.broker.jobs import decode_one
+from manyhands.broker.pages import Pages, Record
+from manyhands.broker.progress import Progress
+from manyhands.broker.schema import PAGE_BYTES, SEQUENCE_BITS, VERSION, UnusableDatabase, check
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.jobs import DEFAULT_QUEUE
 
 WRITTEN_AT_ONCE = 5_000
 

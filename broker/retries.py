@@ -2,14 +2,14 @@
 
 from enum import Enum
 
-from broker.jobs import Failure, WireJob, utc_text
-from shared.faktory.codec import (
+from manyhands.broker.jobs import Failure, WireJob, utc_text
+from manyhands.shared.faktory.codec import (
     MAX_BACKTRACE_LINES,
     MAX_ERROR_MESSAGE_BYTES,
     MAX_ERROR_TYPE_BYTES,
     cut_to_bytes,
 )
-from shared.jobs import DEFAULT_RETRY
+from manyhands.shared.jobs import DEFAULT_RETRY
 
 RANDOM_DELAY_S = 30
 # A client may push a job with any count of failures: its next try must still have a date.

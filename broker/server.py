@@ -13,16 +13,16 @@ from typing import cast
 
 import msgspec
 
-from broker.answers import Answer
-from broker.clients import Clients, Hello, Worker
-from broker.holders import COUNTED_BYTES, Holders
-from broker.jobs import StoredJob
-from broker.manager import FETCH_BLOCKS_S
-from broker.memory import ANSWER_BYTES, PLACE_BYTES
-from broker.queues import Queue, Waiter
-from broker.verbs import NOTHING, Verbs, bulk, error
-from shared.faktory.connection import enable_keepalive
-from shared.faktory.handshake import password_hash
+from manyhands.broker.answers import Answer
+from manyhands.broker.clients import Clients, Hello, Worker
+from manyhands.broker.holders import COUNTED_BYTES, Holders
+from manyhands.broker.jobs import StoredJob
+from manyhands.broker.manager import FETCH_BLOCKS_S
+from manyhands.broker.memory import ANSWER_BYTES, PLACE_BYTES
+from manyhands.broker.queues import Queue, Waiter
+from manyhands.broker.verbs import NOTHING, Verbs, bulk, error
+from manyhands.shared.faktory.connection import enable_keepalive
+from manyhands.shared.faktory.handshake import password_hash
 
 HELLO_WITHIN_S = 2.0
 MAX_HELLO_BYTES = 8192

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.batches import SET_NAMES, SetRow
-from broker.known import KnownJids
-from broker.store import Store
+from manyhands.broker.batches import SET_NAMES, SetRow
+from manyhands.broker.known import KnownJids
+from manyhands.broker.store import Store
 
 DEAD_KEPT_S = 180 * 24 * 3600.0
 DEAD_KEPT = 100_000

@@ -15,15 +15,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker.batches import SET_NAMES, Batch, Push, commit
-from broker.damage import WHAT_TO_DO, is_damage
-from broker.directory import CHECKPOINT_PAGES, DATABASE, DirectoryLock, connect, look_through
-from broker.memory import Memory
-from broker.reading import Reader, Snapshot, read_snapshot
-from broker.schema import PAGE_BYTES, UnusableDatabase
-from broker.tally import Tally, TallyFile
-from shared.errors import ConfigError
-from shared.logs import get_logger
+from manyhands.broker.batches import SET_NAMES, Batch, Push, commit
+from manyhands.broker.damage import WHAT_TO_DO, is_damage
+from manyhands.broker.directory import (
+    CHECKPOINT_PAGES,
+    DATABASE,
+    DirectoryLock,
+    connect,
+    look_through,
+)
+from manyhands.broker.memory import Memory
+from manyhands.broker.reading import Reader, Snapshot, read_snapshot
+from manyhands.broker.schema import PAGE_BYTES, UnusableDatabase
+from manyhands.broker.tally import Tally, TallyFile
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.logs import get_logger
 
 # Given up when the disk is full, so that what is stored can still be acknowledged: for that, all
 # that the log holds must fit into the database, which empties the log.

@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import orjson
 
-from broker.answers import Answer, Caller
-from broker.batches import SET_NAMES
-from broker.clients import STATES, Clients
-from broker.jobs import (
+from manyhands.broker.answers import Answer, Caller
+from manyhands.broker.batches import SET_NAMES
+from manyhands.broker.clients import STATES, Clients
+from manyhands.broker.jobs import (
     Int64,
     Refused,
     WireJob,
@@ -29,10 +29,10 @@ from broker.jobs import (
     read_one,
     utc_text,
 )
-from broker.manager import Manager
-from broker.mutations import Mutation, check_pattern, mutate
-from broker.queues import Queue
-from shared.logs import get_logger
+from manyhands.broker.manager import Manager
+from manyhands.broker.mutations import Mutation, check_pattern, mutate
+from manyhands.broker.queues import Queue
+from manyhands.shared.logs import get_logger
 
 OK = b"+OK\r\n"
 NOTHING = b"$-1\r\n"

@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from broker.damage import Damage, is_damage
+from manyhands.broker.damage import Damage, is_damage
 
 # How far a step over keys that cannot be read goes at most, and into how many steps the rest of
 # the keys is divided at least: so many times it is tried at most, each some microseconds.

@@ -1,23 +1,22 @@
-"""`manyhands`, or `python -m cli` from a checkout: what a newcomer types first."""
+"""Every command of `manyhands` but the services: what a newcomer types first."""
 
 import argparse
 import asyncio
 import sys
 from collections.abc import Coroutine
-from pathlib import Path
 from typing import Any
 
-from cli.arguments import make_parser
-from cli.crawl import run_crawl
-from cli.demo import run_demo
-from cli.seeds import UsageError
-from cli.status import run_status
-from cli.stop import INTERRUPTED
-from cli.submit import run_submit
-from cli.up import run_up
-from cli.warc import run_warc
-from shared.errors import ManyhandsError
-from shared.private_files import keep_files_private
+from manyhands.cli.arguments import make_parser
+from manyhands.cli.crawl import run_crawl
+from manyhands.cli.demo import run_demo
+from manyhands.cli.seeds import UsageError
+from manyhands.cli.status import run_status
+from manyhands.cli.stop import INTERRUPTED
+from manyhands.cli.submit import run_submit
+from manyhands.cli.up import run_up
+from manyhands.cli.warc import run_warc
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.private_files import keep_files_private
 
 FAILED = 1
 USAGE = 2
@@ -25,10 +24,9 @@ USAGE = 2
 
 def main() -> int:
     keep_files_private()
-    prog = "python -m cli" if Path(sys.argv[0]).name == "__main__.py" else "manyhands"
-    arguments = make_parser(prog).parse_args()
+    arguments = make_parser().parse_args()
     try:
-        return asyncio.run(_run(arguments, prog))
+        return asyncio.run(_run(arguments))
     except UsageError as error:
         return _told(error, USAGE)
     except ManyhandsError as error:
@@ -37,12 +35,12 @@ def main() -> int:
         return INTERRUPTED
 
 
-def _run(arguments: argparse.Namespace, prog: str) -> Coroutine[Any, Any, int]:
+def _run(arguments: argparse.Namespace) -> Coroutine[Any, Any, int]:
     match arguments.command:
         case "demo":
             return run_demo(arguments)
         case "crawl":
-            return run_crawl(arguments, prog)
+            return run_crawl(arguments)
         case "up":
             return run_up(arguments)
         case "submit":

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from shared.errors import ManyhandsError
-from shared.settings.addresses import is_loopback
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.settings.addresses import is_loopback
 
 DEFAULT_URL = "http://127.0.0.1:3000"
 ANSWER_TIMEOUT_S = 30.0

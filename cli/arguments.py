@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from cli.api_client import DEFAULT_URL
-from shared.crawl.spec import PolitenessSpec, ScopeSpec
+from manyhands.cli.api_client import DEFAULT_URL
+from manyhands.shared.crawl.spec import PolitenessSpec, ScopeSpec
 
 DATA_DIRECTORY = Path("manyhands-data")
 DEFAULT_MAX_PAGES = 100
@@ -15,7 +15,13 @@ WITHIN = tuple(
     value for value in get_args(ScopeSpec.model_fields["within"].annotation) if value != "listed"
 )
 
+PROG = "manyhands"
 EPILOG = """
+The services by themselves, each with its settings as options (`manyhands worker --help`):
+  manyhands broker        a Faktory server in one process
+  manyhands api           takes jobs and crawls over HTTP
+  manyhands worker        runs jobs
+
 Everything needs nothing but this machine: `demo` first, then `crawl` for a site of your own,
 `up` for a service that takes crawls and jobs over HTTP.
 
@@ -72,26 +78,25 @@ examples:
 """
 
 
-def make_parser(prog: str) -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=prog,
+        prog=PROG,
         description="Manyhands: crawls that are polite, wide and lose nothing.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_demo(_command(commands, prog, "demo", "a crawl of a made-up web, live", DEMO_EXAMPLES))
-    _add_crawl(_command(commands, prog, "crawl", "crawl a site, and end with it", CRAWL_EXAMPLES))
-    _add_up(_command(commands, prog, "up", "run all services until Ctrl-C", UP_EXAMPLES))
-    _add_submit(_command(commands, prog, "submit", "send a file of URLs or jobs", SUBMIT_EXAMPLES))
-    _add_warc(_command(commands, prog, "warc", "parse or export WARC files", WARC_EXAMPLES))
-    _add_status(_command(commands, prog, "status", "show queues and crawls", STATUS_EXAMPLES))
+    _add_demo(_command(commands, "demo", "a crawl of a made-up web, live", DEMO_EXAMPLES))
+    _add_crawl(_command(commands, "crawl", "crawl a site, and end with it", CRAWL_EXAMPLES))
+    _add_up(_command(commands, "up", "run all services until Ctrl-C", UP_EXAMPLES))
+    _add_submit(_command(commands, "submit", "send a file of URLs or jobs", SUBMIT_EXAMPLES))
+    _add_warc(_command(commands, "warc", "parse or export WARC files", WARC_EXAMPLES))
+    _add_status(_command(commands, "status", "show queues and crawls", STATUS_EXAMPLES))
     return parser
 
 
 def _command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    prog: str,
     name: str,
     text: str,
     examples: str,
@@ -99,7 +104,7 @@ def _command(
     return commands.add_parser(
         name,
         help=text,
-        epilog=examples.format(prog=f"{prog} {name}"),
+        epilog=examples.format(prog=f"{PROG} {name}"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

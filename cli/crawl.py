@@ -10,13 +10,13 @@ import orjson
 from pydantic import ValidationError
 from rich.console import Console
 
-from cli.api_client import Api, api_client
-from cli.consoles import for_people
-from cli.figures import Look, put_off, why_nothing
-from cli.kept import read_kept
-from cli.order import find_order
-from cli.seeds import UsageError, look_up, read_urls
-from cli.services import (
+from manyhands.cli.api_client import Api, api_client
+from manyhands.cli.consoles import for_people
+from manyhands.cli.figures import Look, put_off, why_nothing
+from manyhands.cli.kept import read_kept
+from manyhands.cli.order import find_order
+from manyhands.cli.seeds import UsageError, look_up, read_urls
+from manyhands.cli.services import (
     CRAWL_HANDLERS,
     Place,
     ServiceFailed,
@@ -26,11 +26,11 @@ from cli.services import (
     variables,
     worker,
 )
-from cli.stall import AFTER_S
-from cli.stop import INTERRUPTED, stop_by_signals
-from cli.summary import is_good, summary_document, summary_table
-from cli.watch import Display, Watch
-from shared.crawl.spec import CrawlSpec
+from manyhands.cli.stall import AFTER_S
+from manyhands.cli.stop import INTERRUPTED, stop_by_signals
+from manyhands.cli.summary import is_good, summary_document, summary_table
+from manyhands.cli.watch import Display, Watch
+from manyhands.shared.crawl.spec import CrawlSpec
 
 STAGES = "crawl:1x200 parse:1x80"
 NO_EMAIL = (
@@ -67,7 +67,7 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
     return request | {"seeds": [url.text for url in read_urls(arguments.urls)]}
 
 
-async def run_crawl(arguments: argparse.Namespace, prog: str) -> int:
+async def run_crawl(arguments: argparse.Namespace) -> int:
     console = for_people()
     request = crawl_request(arguments) if arguments.urls else None
     await _check_hosts(console, arguments.urls)
@@ -98,7 +98,7 @@ async def run_crawl(arguments: argparse.Namespace, prog: str) -> int:
                 stalls = Stalls(console, apis.api)
                 look = await watch.to_the_end(stop, stalls.tell)
     if look is None or not look.state.is_final:
-        return _interrupted(console, look, arguments.state, prog)
+        return _interrupted(console, look, arguments.state)
     return _ended(console, look, records, as_json=arguments.json)
 
 
@@ -138,10 +138,10 @@ class Stalls:
         )
 
 
-def _interrupted(console: Console, look: Look | None, state: Path, prog: str) -> int:
+def _interrupted(console: Console, look: Look | None, state: Path) -> int:
     if look is not None:
         console.print(summary_table(look), soft_wrap=False)
-    console.print(f"stopped before its end; go on with: {prog} crawl --state {state}")
+    console.print(f"stopped before its end; go on with: manyhands crawl --state {state}")
     return INTERRUPTED
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from shared.crawl.cuts import CUT_COUNTERS, Cut
+from manyhands.shared.crawl.cuts import CUT_COUNTERS, Cut
 
 _WHY = {
     Cut.FETCH_LIMIT: "cut at FETCH_MAX_BYTES: what follows was not read",

@@ -12,10 +12,10 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from cli.api_client import api_client
-from cli.consoles import for_people
-from cli.figures import Look
-from cli.services import (
+from manyhands.cli.api_client import api_client
+from manyhands.cli.consoles import for_people
+from manyhands.cli.figures import Look
+from manyhands.cli.services import (
     CRAWL_HANDLERS,
     ROOT,
     Place,
@@ -26,11 +26,11 @@ from cli.services import (
     web,
     worker,
 )
-from cli.stall import AFTER_S
-from cli.stop import INTERRUPTED, Stop, stop_by_signals
-from cli.summary import summary_table
-from cli.watch import Display, Watch
-from shared.crawl.states import CrawlState
+from manyhands.cli.stall import AFTER_S
+from manyhands.cli.stop import INTERRUPTED, Stop, stop_by_signals
+from manyhands.cli.summary import summary_table
+from manyhands.cli.watch import Display, Watch
+from manyhands.shared.crawl.states import CrawlState
 
 LATENCY_MS = 20
 PARSE_SLOTS = 40

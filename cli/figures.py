@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from shared.crawl.states import CrawlState
+from manyhands.shared.crawl.states import CrawlState
 
 PARSE_QUEUE = "parse"
 _CRAWL_STATE = re.compile(

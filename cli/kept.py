@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from cli.seeds import UsageError
+from manyhands.cli.seeds import UsageError
 
 FILE = "crawl.json"
 

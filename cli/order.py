@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cli.api_client import Api
-from cli.kept import KeptCrawl, keep, read_kept
-from cli.seeds import UsageError
-from shared.crawl.states import CrawlState
+from manyhands.cli.api_client import Api
+from manyhands.cli.kept import KeptCrawl, keep, read_kept
+from manyhands.cli.seeds import UsageError
+from manyhands.shared.crawl.states import CrawlState
 
 SHOWN_SEEDS = 3
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from shared.errors import InvalidUrl, ManyhandsError
-from shared.urls import Url, parse_url
+from manyhands.shared.errors import InvalidUrl, ManyhandsError
+from manyhands.shared.urls import Url, parse_url
 
 # Looked up before the start; who gives more is no newcomer.
 MOST_LOOKED_UP = 20

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import orjson
 
-from cli.api_client import Api, api_client
-from shared.errors import ManyhandsError
-from shared.settings.environment import environment
-from shared.settings.names import VARIABLE_PREFIXES, known_variables
+from manyhands.cli.api_client import Api, api_client
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.settings.environment import environment
+from manyhands.shared.settings.names import VARIABLE_PREFIXES, known_variables
 
 START_S = 30.0
 # A worker has 25 s to finish what it is fetching.
@@ -29,8 +29,8 @@ TAIL_BYTES = 2000
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCHER = Path(__file__).with_name("with_parent.py")
 LOOPBACK_ANY_PORT = "127.0.0.1:0"
-CRAWL_HANDLERS = "worker.handlers.crawl,worker.handlers.parse"
-ALL_HANDLERS = f"{CRAWL_HANDLERS},worker.handlers.fetch,worker.handlers.add"
+CRAWL_HANDLERS = "manyhands.worker.handlers.crawl,manyhands.worker.handlers.parse"
+ALL_HANDLERS = f"{CRAWL_HANDLERS},manyhands.worker.handlers.fetch,manyhands.worker.handlers.add"
 
 
 class ServiceFailed(ManyhandsError):
@@ -105,25 +105,31 @@ class Service:
             await asyncio.sleep(LOOK_EVERY_S)
 
 
+def service(
+    name: str, place: Place, settings: Mapping[str, str]
+) -> AbstractAsyncContextManager[Service]:
+    """`manyhands name` with these settings and no others."""
+    return _process(name, place, settings, "manyhands", name)
+
+
 @asynccontextmanager
-async def service(
-    name: str, place: Place, settings: Mapping[str, str], *arguments: str
+async def _process(
+    name: str, place: Place, settings: Mapping[str, str], *command: str
 ) -> AsyncIterator[Service]:
-    """`python -m name` with these settings and no others; ended with SIGTERM, or killed when the
-    command is to end at once. Variables of the person who runs this, and the files of the current
-    directory, are meant for services of theirs; so it runs in another directory. In a session of
-    its own: Ctrl-C is for the command, which ends its services in order."""
+    """`python -m command`; ended with SIGTERM, or killed when our own command is to end at once.
+    Variables of the person who runs this, and the files of the current directory, are meant for
+    services of theirs; so it runs in another directory. In a session of its own: Ctrl-C is for the
+    command, which ends its services in order."""
     log = place.log_of(name)
     others = {
         key: value for key, value in environment().items() if not key.startswith(VARIABLE_PREFIXES)
     }
-    path = os.pathsep.join(filter(None, (str(ROOT), others.get("PYTHONPATH"))))
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", str(LAUNCHER), str(os.getpid())),
-            *(sys.executable, "-m", name, *arguments),
+            *(sys.executable, "-m", *command),
             cwd=place.directory,
-            env={**others, "PYTHONPATH": path, **settings},
+            env={**others, **settings},
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -257,7 +263,9 @@ class Web:
 @asynccontextmanager
 async def web(place: Place, *arguments: str) -> AsyncIterator[Web]:
     """Gives it at once: other services can start at the same time."""
-    async with service("loadtest", place, {}, "web", *arguments) as started:
+    path = os.pathsep.join(filter(None, (str(ROOT), environment().get("PYTHONPATH"))))
+    command = ("loadtest", "web", *arguments)
+    async with _process("loadtest", place, {"PYTHONPATH": path}, *command) as started:
         yield Web(started)
 
 

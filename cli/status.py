@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cli.api_client import NOT_SET_UP, Api, ApiFailed, api_client
-from cli.consoles import for_people
-from cli.figures import queue_groups
-from cli.summary import counts, error_text, size
+from manyhands.cli.api_client import NOT_SET_UP, Api, ApiFailed, api_client
+from manyhands.cli.consoles import for_people
+from manyhands.cli.figures import queue_groups
+from manyhands.cli.summary import counts, error_text, size
 
 EVERY_S = 1.0
 NEWEST = 10

@@ -21,9 +21,9 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from cli.api_client import Api, ApiFailed, api_client
-from cli.consoles import for_people
-from cli.seeds import UsageError
+from manyhands.cli.api_client import Api, ApiFailed, api_client
+from manyhands.cli.consoles import for_people
+from manyhands.cli.seeds import UsageError
 
 CHUNK_BYTES = 64 * 1024
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"

@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.table import Table
 
-from cli.cuts import cut_texts
-from cli.figures import Look
-from shared.crawl.states import CrawlState
+from manyhands.cli.cuts import cut_texts
+from manyhands.cli.figures import Look
+from manyhands.shared.crawl.states import CrawlState
 
 SHOWN_ERRORS = 10
 KIB = 1024

@@ -2,8 +2,8 @@
 
 import argparse
 
-from cli.consoles import for_people
-from cli.services import (
+from manyhands.cli.consoles import for_people
+from manyhands.cli.services import (
     ALL_HANDLERS,
     Place,
     api,
@@ -11,7 +11,7 @@ from cli.services import (
     variables,
     worker,
 )
-from cli.stop import INTERRUPTED, stop_by_signals
+from manyhands.cli.stop import INTERRUPTED, stop_by_signals
 
 # As everywhere in the documentation.
 BROKER = {"BROKER_BIND": "127.0.0.1:7419", "BROKER_HTTP_BIND": "127.0.0.1:7420"}

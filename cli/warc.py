@@ -12,12 +12,18 @@ import orjson
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from cli.api_client import api_client
-from cli.consoles import for_people
-from cli.seeds import UsageError
-from cli.submit import NDJSON, Sending, kind_of, send, tell
-from shared.errors import InvalidUrl
-from shared.warc_places import FileAt, InvalidPlace, ObjectAt, parse_destination, parse_source
+from manyhands.cli.api_client import api_client
+from manyhands.cli.consoles import for_people
+from manyhands.cli.seeds import UsageError
+from manyhands.cli.submit import NDJSON, Sending, kind_of, send, tell
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.warc_places import (
+    FileAt,
+    InvalidPlace,
+    ObjectAt,
+    parse_destination,
+    parse_source,
+)
 
 LINES_AT_ONCE = 500
 LIST_TIMEOUT_S = 60.0

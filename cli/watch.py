@@ -12,11 +12,11 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from cli.api_client import Api, ApiFailed
-from cli.figures import Look, make_look, progress_line
-from cli.services import Service
-from cli.stall import Stall
-from cli.stop import Stop
+from manyhands.cli.api_client import Api, ApiFailed
+from manyhands.cli.figures import Look, make_look, progress_line
+from manyhands.cli.services import Service
+from manyhands.cli.stall import Stall
+from manyhands.cli.stop import Stop
 
 LOOK_EVERY_S = 0.5
 # Without a terminal there is nothing to redraw; a line now and then says the same.

@@ -4,7 +4,8 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from devservers.http_server import ROOT, HttpServer
+from devservers.checkout import PRODUCT_PATH
+from devservers.http_server import HttpServer
 from devservers.processes import Child
 from devservers.protocol_server import ProtocolServer
 
@@ -13,7 +14,7 @@ SETTINGS = ("API_", "BATCH_", "FAKTORY_", "CRAWL_", "MANYHANDS_")
 
 
 class ApiServer(HttpServer):
-    """`python -m api` of this checkout; `settings` are more of its variables, FAKTORY_URL among
+    """`manyhands api` of this checkout; `settings` are more of its variables, FAKTORY_URL among
     them where the broker is none of ours."""
 
     name = "api"
@@ -29,9 +30,11 @@ class ApiServer(HttpServer):
         inherited = {
             name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)
         }
-        env = inherited | {"PYTHONPATH": str(ROOT), "API_BIND": f"127.0.0.1:{ports[0]}"}
+        env = inherited | {"PYTHONPATH": PRODUCT_PATH, "API_BIND": f"127.0.0.1:{ports[0]}"}
         if self._broker is not None:
             env |= {"FAKTORY_URL": self._broker.url, "FAKTORY_WEB_URL": self._broker.web_url}
             if self._broker.ca_file is not None:
                 env["FAKTORY_CA_FILE"] = str(self._broker.ca_file)
-        return Child([sys.executable, "-m", "api"], log=self.log, env=env | self._settings)
+        return Child(
+            [sys.executable, "-m", "manyhands.api"], log=self.log, env=env | self._settings
+        )

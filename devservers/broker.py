@@ -5,16 +5,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from devservers.checkout import PRODUCT_PATH
 from devservers.processes import Child
 from devservers.protocol_server import ProtocolServer
 
-ROOT = Path(__file__).resolve().parent.parent
 # What it takes from the environment; the caller's own must not leak in.
 SETTINGS = ("BROKER_", "MANYHANDS_")
 
 
 class BrokerServer(ProtocolServer):
-    """`python -m broker` of this checkout; `settings` are more of its variables."""
+    """`manyhands broker` of this checkout; `settings` are more of its variables."""
 
     name = "broker"
 
@@ -33,7 +33,7 @@ class BrokerServer(ProtocolServer):
         port, web_port = ports
         env = {name: value for name, value in os.environ.items() if not name.startswith(SETTINGS)}
         env |= {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": PRODUCT_PATH,
             "BROKER_BIND": f"127.0.0.1:{port}",
             "BROKER_HTTP_BIND": f"127.0.0.1:{web_port}",
             "BROKER_DATA": str(self.data_dir / "db"),
@@ -43,7 +43,7 @@ class BrokerServer(ProtocolServer):
             env["BROKER_TLS_CERT"] = str(self.data_dir / "conf" / "public.cert.pem")
             env["BROKER_TLS_KEY"] = str(self.data_dir / "conf" / "private.key.pem")
         return Child(
-            [sys.executable, "-m", "broker"],
+            [sys.executable, "-m", "manyhands.broker"],
             log=self.data_dir / "broker.log",
             env=env | self.settings,
         )

@@ -6,7 +6,6 @@ from pathlib import Path
 from devservers.processes import Child
 from devservers.server import Server
 
-ROOT = Path(__file__).resolve().parent.parent
 # Seconds for an answer; it comes at once or not at all.
 ANSWER_DEADLINE = 2.0
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from examples import word_count
-from worker.testing import Dead, Done, Drop, Failed, Retry, run_job, run_job_sync
+from manyhands.testing import Dead, Done, Drop, Failed, Retry, run_job, run_job_sync
 
 
 def test_a_file_becomes_one_job_for_each_part(

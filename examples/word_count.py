@@ -1,6 +1,6 @@
 """Count the words of text files: one job for a file, one for each part of it.
 
-    SINKS=jsonl:words.ndjson WORKER_HANDLERS=examples.word_count python -m worker
+    SINKS=jsonl:words.ndjson WORKER_HANDLERS=examples.word_count manyhands worker
 
 `examples/producer.py` queues files, `examples/test_word_count.py` tests the handlers.
 """
@@ -8,7 +8,7 @@
 from collections import Counter
 from pathlib import Path
 
-from worker import Dead, Drop, Job, JobContext, Retry, job
+from manyhands import Dead, Drop, Job, JobContext, Retry, job
 
 QUEUE = "texts"
 LINES_PER_PART = 1_000

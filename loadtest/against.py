@@ -1,10 +1,11 @@
 """`--against REVISION`: a benchmark of ours by this checkout and by another revision, in turns.
 
-Each run is a process of its own in the checkout whose product it measures (one_run.py); what
-measures is this checkout's in both.
+Each run is a process of its own in the checkout whose product it measures, by the load test of that
+checkout (one_run.py): modules may have other names there.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,8 +15,8 @@ from typing import Protocol
 
 from rich.console import Console
 
+from devservers.checkout import ROOT
 from loadtest.checkouts import other_checkout
-from loadtest.consumers import ROOT
 from loadtest.progress import do_all
 from loadtest.stats import Spread
 
@@ -128,6 +129,8 @@ def _run(directory: Path, benchmark: str, step: Step, size: float | None) -> Aga
         done = subprocess.run(
             [*command, *([] if size is None else [str(size)])],
             cwd=directory,
+            # Before what is installed, which is this checkout's.
+            env=os.environ | {"PYTHONPATH": str(directory / "src")},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

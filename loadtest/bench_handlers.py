@@ -5,7 +5,7 @@ import socket
 import time
 
 from loadtest.burning import burn
-from worker import job
+from manyhands import job
 
 _stamps = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from devservers.checkout import PRODUCT_PATH, ROOT
 from devservers.processes import Child
 from loadtest.cells import ONE_SOCKET_PER_SLOT_CAP, Cell, jobs_for, jobs_for_one_socket
 from loadtest.service_view import is_service_ready
 
-ROOT = Path(__file__).resolve().parent.parent
 PEERS = Path(__file__).resolve().parent / "peers"
 CACHE = ROOT / ".cache" / "peers"
 QUEUE = "bench"
@@ -63,7 +63,7 @@ class Consumer:
 
     def start(self, slots: int, url: str, log: Path) -> Child:
         """Start it in a process group of its own, which has all its processes."""
-        settings = {"PYTHONPATH": str(ROOT), "FAKTORY_URL": url} | self.environment(slots)
+        settings = {"PYTHONPATH": PRODUCT_PATH, "FAKTORY_URL": url} | self.environment(slots)
         return Child(self.command(slots), log=log, env=os.environ | settings)
 
     def wait_ready(self, process: Child) -> None:
@@ -139,7 +139,7 @@ def build_program(command: list[str], directory: Path) -> None:
 
 
 def ours(processes: int = 1) -> Consumer:
-    """`python -m worker`; so many processes share the slots that it is started with."""
+    """`manyhands worker`; so many processes share the slots that it is started with."""
 
     def environment(slots: int) -> dict[str, str]:
         return {
@@ -153,7 +153,7 @@ def ours(processes: int = 1) -> Consumer:
     return Consumer(
         "ours",
         "Manyhands",
-        lambda _slots: [sys.executable, "-m", "worker"],
+        lambda _slots: [sys.executable, "-m", "manyhands.worker"],
         environment,
         least_connections=LEAST_CONNECTIONS * processes,
         is_ready=lambda pid: is_service_ready(pid, processes),

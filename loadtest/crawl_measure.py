@@ -34,7 +34,7 @@ from loadtest.lab import RunError
 from loadtest.politeness import NS, judge
 from loadtest.synthetic_web import SyntheticWeb
 from loadtest.web_oracle import coverage
-from shared.settings import FetchSettings
+from manyhands.shared.settings import FetchSettings
 
 PEERS: Mapping[str, Callable[[], PeerCrawler]] = {"scrapy": scrapy, "colly": colly}
 Values = dict[str, float]

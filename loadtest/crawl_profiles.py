@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from devservers.http_server import ROOT
+from devservers.checkout import PRODUCT_PATH
 from devservers.processes import wait_until
 from loadtest.lab import RunError
 from loadtest.profiling import FILE_VARIABLE, PID_MARK, SIGNAL
@@ -54,7 +54,7 @@ def python_settings(directory: Path) -> dict[str, str]:
     of this name by itself, so that it works for the broker, too, which has no handlers."""
     (directory / "sitecustomize.py").write_text("import loadtest.profiling\n")
     return {
-        "PYTHONPATH": f"{ROOT}{os.pathsep}{directory}",
+        "PYTHONPATH": f"{PRODUCT_PATH}{os.pathsep}{directory}",
         FILE_VARIABLE: str(directory / f"profile-{PID_MARK}.json"),
     }
 

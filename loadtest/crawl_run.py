@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from devservers import BrokerServer
-from devservers.http_server import ROOT
+from devservers.checkout import PRODUCT_PATH
 from devservers.processes import Child, wait_until
 from loadtest.crawl_cells import CrawlCell
 from loadtest.crawl_cpu import OTHER, Usage, peak_rss_bytes, usage_of
@@ -24,16 +24,16 @@ from loadtest.processes import listening_port
 from loadtest.service_view import ask, children_of
 from loadtest.synthetic_web import SyntheticWeb
 from loadtest.web_oracle import coverage
-from shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
-from shared.crawl.states import CrawlState
-from shared.settings import CrawlSettings
-from shared.settings.names import VARIABLE_PREFIXES
-from shared.state.directory import open_control, open_reader
-from shared.state.protocol import ControlStore
-from shared.urls import shard_of_url
+from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.state.directory import open_control, open_reader
+from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.urls import shard_of_url
 
 CONTACT = "bench@example.org"
-HANDLERS = "worker.handlers.crawl,worker.handlers.parse"
+HANDLERS = "manyhands.worker.handlers.crawl,manyhands.worker.handlers.parse"
 # Beyond the deepest page of any web.
 MOST_DEPTH = 1000
 START_TIMEOUT_S = 60.0
@@ -160,7 +160,7 @@ def crawl_service(
     log = directory / "worker.log"
     shards = CrawlSettings().shards
     env = _inherited() | {
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": PRODUCT_PATH,
         "WORKER_HTTP_BIND": "127.0.0.1:0",
         "WORKER_HANDLERS": HANDLERS,
         "WORKER_STAGES": cell.stages,
@@ -171,7 +171,7 @@ def crawl_service(
     with closing(open_control(state)) as control, BrokerServer(settings=settings) as broker:
         control.layout(shards)
         env["FAKTORY_URL"] = broker.url
-        workers = Child([sys.executable, "-m", "worker"], log=log, env=env)
+        workers = Child([sys.executable, "-m", "manyhands.worker"], log=log, env=env)
         try:
             wait_for_shards(control, workers, cell, shards)
             time.sleep(SETTLE_S)

@@ -13,10 +13,10 @@ import uvloop
 
 from loadtest.fetch_cells import HOSTS, OURS, FetchOrder
 from loadtest.fetch_clients import ADDRESS, BareAiohttp, Httpx, PageClient, Pyreqwest
-from shared.settings import FetchSettings
-from shared.urls import parse_url
-from worker.net.addresses import AddressRule
-from worker.net.http1_fetcher import Http1Fetcher
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import parse_url
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
 
 # Connections are made and caches filled before it counts.
 WARM_UP_PAGES = 3

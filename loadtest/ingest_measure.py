@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from devservers import ApiServer, BrokerServer
-from devservers.http_server import ROOT, HttpServer
+from devservers.checkout import PRODUCT_PATH
+from devservers.http_server import HttpServer
 from devservers.processes import Child, StartError
 from loadtest.faktory_wire import FaktoryWire, WireError
 from loadtest.ingest_cells import (
@@ -59,7 +60,7 @@ class ReferenceServer(HttpServer):
 
     def _start_child(self, ports: Sequence[int]) -> Child:
         command = [sys.executable, "-m", "loadtest.reference_apps", self._app, str(ports[0])]
-        return Child(command, log=self.log, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        return Child(command, log=self.log, env=os.environ | {"PYTHONPATH": PRODUCT_PATH})
 
 
 def measure_ingest(

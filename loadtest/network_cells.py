@@ -5,7 +5,7 @@ server's, which it does not know.
 """
 
 from loadtest.cells import KINDS, Cell
-from shared.sizing import classic_rate_of, rate_of
+from manyhands.shared.sizing import classic_rate_of, rate_of
 
 KIND = "100ms"
 # Short, so that there is time for many of them.

@@ -15,7 +15,7 @@ from loadtest.report import Report, source_lines
 from loadtest.stats import Spread
 from loadtest.summary import Row, paired_ratio, rows
 from loadtest.tables import spread_text, table_head, table_line
-from shared.sizing import GATHER_S
+from manyhands.shared.sizing import GATHER_S
 
 # With so much of all cores in use, the slots are not what limits a run. It is never all: the
 # benchmark itself and the kernel's share of the network count for nobody.
@@ -66,7 +66,7 @@ Jobs of 100 ms, in jobs per second: the median of the rounds and their range. �
 not that of the slots. The Rust client has one socket per slot, so it runs with
 {ONE_SOCKET_PER_SLOT_CAP:,} slots where the table has more, and is predicted for those."""
 HOW = f"""\
-The formula is that of `python -m worker size`, without its headroom:
+The formula is that of `manyhands worker size`, without its headroom:
 slots ÷ (round trip + {GATHER_S * 1000:.0f} ms + job), and slots ÷ (2 × round trip + job) for a
 client that waits for the answer to its ACK before it sends the next FETCH. It knows nothing of the
 server, so it is right where the slots are the limit, and too high where the server or the machine

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from http.client import INTERNAL_SERVER_ERROR, SERVICE_UNAVAILABLE, TOO_MANY_REQUESTS
 from itertools import accumulate
 
-from shared.urls import registrable_domain
+from manyhands.shared.urls import registrable_domain
 
 NS = 1_000_000_000
 # What the reading of two clocks and the loopback may cost.

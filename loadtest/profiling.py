@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
+from devservers.checkout import ROOT
+
 # Names the file that the profile is written to, as JSON: seconds by what they were spent on. Where
 # the mark stands in it, the process puts its pid: several may get the same name.
 FILE_VARIABLE = "LOADTEST_PROFILE"
@@ -22,7 +24,6 @@ PID_MARK = "{pid}"
 # One that the worker has no use for.
 SIGNAL = signal.SIGRTMIN
 EVENT_LOOP = "uvloop and the kernel: sockets, timers"
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def label_of(code: CodeType | str) -> str:
@@ -34,7 +35,8 @@ def label_of(code: CodeType | str) -> str:
 
 def place_of(file: str) -> str:
     """Return the file as seen from the repository, or from where packages are."""
-    path = Path(file)
+    # Our modules are found by links.
+    path = Path(file).resolve()
     if path.is_relative_to(ROOT) and "site-packages" not in path.parts:
         return str(path.relative_to(ROOT))
     return "/".join(path.parts[-2:])

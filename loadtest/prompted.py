@@ -10,7 +10,7 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
-from loadtest.consumers import ROOT
+from devservers.checkout import ROOT
 from loadtest.lab import RunError
 
 

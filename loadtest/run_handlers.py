@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 
 from loadtest.ledger import DIRECTORY_VARIABLE, DONE_SUFFIX, RECORD, now_us
-from worker import job
-from worker.resources import close_at_stop
+from manyhands import job
+from manyhands.worker.resources import close_at_stop
 
 # One write for the jobs of so many seconds: a call for each would cost more than the job.
 WRITE_EVERY_S = 0.1

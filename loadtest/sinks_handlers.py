@@ -26,12 +26,12 @@ from loadtest.sinks_cells import (
     BatchOrder,
     record_id,
 )
-from shared.logs import configure_logs
-from shared.settings import SinksSettings
-from worker.records import PageRecord, Record
-from worker.sinks.kinds import EMITTED, make_sinks
-from worker.sinks.protocol import Sink
-from worker.sinks.sinks import FAILURES, Sinks
+from manyhands.shared.logs import configure_logs
+from manyhands.shared.settings import SinksSettings
+from manyhands.worker.records import PageRecord, Record
+from manyhands.worker.sinks.kinds import EMITTED, make_sinks
+from manyhands.worker.sinks.protocol import Sink
+from manyhands.worker.sinks.sinks import FAILURES, Sinks
 
 
 class SleepingSink:

@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 
 from devservers import ApiServer
-from devservers.http_server import ROOT
+from devservers.checkout import PRODUCT_PATH, ROOT
 from devservers.processes import Child, Started, wait_until
 from devservers.protocol_server import ProtocolServer
 from loadtest.faktory_wire import FaktoryWire
 from loadtest.lab import RunError
 from loadtest.ledger import DIRECTORY_VARIABLE, Books, DoneTail, clear, read_answers
 from loadtest.verdict import unfinished
-from shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
 
 LOCUSTFILES = ROOT / "loadtest" / "locustfiles"
 # The classes of locustfiles/jobs.py, by a word for each.
@@ -40,7 +40,7 @@ class Load:
 
 
 class Worker(Started):
-    """`python -m worker` that writes down every job it has done."""
+    """`manyhands worker` that writes down every job it has done."""
 
     def __init__(self, server: ProtocolServer, ledger: Path) -> None:
         self._server = server
@@ -55,7 +55,7 @@ class Worker(Started):
             if not name.startswith(VARIABLE_PREFIXES)
         }
         env = inherited | {
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": PRODUCT_PATH,
             "FAKTORY_URL": self._server.url,
             "WORKER_CONCURRENCY": str(WORKER_SLOTS),
             "WORKER_HTTP_BIND": "127.0.0.1:0",
@@ -63,7 +63,7 @@ class Worker(Started):
             DIRECTORY_VARIABLE: str(self._ledger),
         }
         log = self._ledger / "worker.log"
-        child = Child([sys.executable, "-m", "worker"], log=log, env=env)
+        child = Child([sys.executable, "-m", "manyhands.worker"], log=log, env=env)
         child.wait_ready("worker", lambda: "Concurrency:" in child.log_text())
         self._child = child
 
@@ -84,7 +84,7 @@ class Locust(Started):
         self._child: Child | None = None
 
     def start(self) -> None:
-        env = os.environ | {"PYTHONPATH": str(ROOT), DIRECTORY_VARIABLE: str(self._ledger)}
+        env = os.environ | {"PYTHONPATH": PRODUCT_PATH, DIRECTORY_VARIABLE: str(self._ledger)}
         self._child = Child(self._command, log=self._ledger / "locust.log", env=env)
 
     def stop(self) -> None:

@@ -15,11 +15,11 @@ from fastwarc.warc import response
 from warcio.archiveiterator import ArchiveIterator
 
 from loadtest.warc_cells import BARE, CHECKED, DECODE, EXPORT, OURS, PLAIN, WarcOrder
-from worker.warc.digests import Digest
-from worker.warc.exporting import export_archive
-from worker.warc.outputs import LocalOutput
-from worker.warc.reading import ArchivedRecord, Position, read_archive
-from worker.warc.sources import LocalStream
+from manyhands.worker.warc.digests import Digest
+from manyhands.worker.warc.exporting import export_archive
+from manyhands.worker.warc.outputs import LocalOutput
+from manyhands.worker.warc.reading import ArchivedRecord, Position, read_archive
+from manyhands.worker.warc.sources import LocalStream
 
 TABLE = "bench.parquet"
 MAX_BODY_BYTES = 1024 * 1024

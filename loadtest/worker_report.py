@@ -125,7 +125,7 @@ SECTIONS = {
     ),
 }
 HOW = """\
-A service is `python -m worker`: a supervisor and its children. Its CPU and memory are those of all
+A service is `manyhands worker`: a supervisor and its children. Its CPU and memory are those of all
 its processes together (memory that they share counts more than once). Every run has a server of its
 own, fresh, and a service of its own; where a cell is run on both servers, they take turns within a
 round, in an order that rotates. A run counts only if the server has every job done exactly once,

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from shared.errors import OverBudget
+from manyhands.shared.errors import OverBudget
 
 
 class ByteBudget:

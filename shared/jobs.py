@@ -20,7 +20,7 @@ from typing import Any
 
 import orjson
 
-from shared.errors import InvalidJob
+from manyhands.shared.errors import InvalidJob
 
 DEFAULT_QUEUE = "default"
 DEFAULT_RETRY = 25

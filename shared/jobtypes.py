@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from shared.jobs import DEFAULT_QUEUE, DEFAULT_RESERVE_FOR_S, DEFAULT_RETRY
-from shared.urls import FETCH_QUEUE, parse_url, shard_queue
-from shared.warc_places import parse_destination, parse_source
+from manyhands.shared.jobs import DEFAULT_QUEUE, DEFAULT_RESERVE_FOR_S, DEFAULT_RETRY
+from manyhands.shared.urls import FETCH_QUEUE, parse_url, shard_queue
+from manyhands.shared.warc_places import parse_destination, parse_source
 
 PARSE_QUEUE = "parse"
 WARC_QUEUE = "warc"

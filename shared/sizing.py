@@ -4,7 +4,7 @@ A slot is taken from the FETCH that is sent for it to the end of the handler: on
 job itself. The acknowledgement holds no slot here. A client that frees a slot only when its ACK is
 answered pays the round trip twice, and needs a socket for each slot besides.
 
-`python -m worker size` applies it, `make bench-network` holds it against what is measured.
+`manyhands worker size` applies it, `make bench-network` holds it against what is measured.
 """
 
 import math

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import idna
 from publicsuffixlist import PublicSuffixList
 
-from shared.errors import InvalidUrl
+from manyhands.shared.errors import InvalidUrl
 
 MAX_URL_LENGTH = 4096
 # With the white space that does not count.

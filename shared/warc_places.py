@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from shared.errors import ManyhandsError
-from shared.urls import Url, parse_url
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.urls import Url, parse_url
 
 MAX_PLACE_LENGTH = 4096
 

@@ -19,8 +19,8 @@ from devservers import (
     missing_for_faketime,
     missing_for_java,
 )
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
 from tests.support.broker_state import BrokerState
 from tests.support.ledger import Ledger
 from tests.support.output_servers import (  # noqa: F401  (fixtures)
@@ -161,8 +161,8 @@ def toxiproxy() -> Iterator[Toxiproxy]:
 
 
 @pytest.fixture
-async def client(server: AnyServer) -> AsyncIterator[FaktoryClient]:
-    async with FaktoryClient(parse_url(server.url)) as client:
+async def client(server: AnyServer) -> AsyncIterator[Client]:
+    async with Client(parse_url(server.url)) as client:
         yield client
 
 
@@ -187,7 +187,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.fixture
 def start_worker(tmp_path: Path, ledger: Ledger) -> Iterator[StartWorker]:
-    """Start `python -m worker` with a URL and more settings; gone with the test."""
+    """Start `manyhands worker` with a URL and more settings; gone with the test."""
     started: list[WorkerUnderTest] = []
 
     def start(url: str, **env: str) -> WorkerUnderTest:

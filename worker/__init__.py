@@ -1,8 +1,4 @@
-"""The worker service. Handler modules need only this: `from worker import job`."""
+"""The worker service: takes jobs from a server and runs their handlers."""
 
-from shared.jobs import Job
-from worker.context import JobContext
-from worker.outcomes import Dead, Defer, Drop, Retry
-from worker.registry import job
-
-__all__ = ["Dead", "Defer", "Drop", "Job", "JobContext", "Retry", "job"]
+if __name__ != "manyhands.worker":
+    raise ImportError(f"import manyhands.worker, not {__name__}: there must be only one of it")

@@ -1,17 +1,17 @@
-"""`python -m worker`: runs jobs, or one of its commands."""
+"""`manyhands worker`: runs jobs, or one of its commands."""
 
 import asyncio
 import sys
 
-from shared.errors import ManyhandsError
-from shared.logs import configure_logs
-from shared.private_files import keep_files_private
-from shared.settings.loading import load
-from worker.command_line import make_parser
-from worker.config_command import config_text
-from worker.settings import SECTIONS
-from worker.size_command import size_command
-from worker.supervision.service import run_service
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.logs import configure_logs
+from manyhands.shared.private_files import keep_files_private
+from manyhands.shared.settings.loading import load
+from manyhands.worker.command_line import make_parser
+from manyhands.worker.config_command import config_text
+from manyhands.worker.settings import SECTIONS
+from manyhands.worker.size_command import size_command
+from manyhands.worker.supervision.service import run_service
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 import pybase64
 import zstandard
 
-from shared.settings import MAX_PARSED_BYTES
+from manyhands.shared.settings import MAX_PARSED_BYTES
 
 # The quickest; the next ones save a tenth of the bytes for twice the time.
 LEVEL = 1

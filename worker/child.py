@@ -11,15 +11,15 @@ from multiprocessing.connection import Connection
 
 import uvloop
 
-from shared.errors import ConfigError, ConnectFailed, ManyhandsError
-from shared.logs import configure_logs
-from shared.settings import Settings
-from worker import exits
-from worker import settings as worker_settings
-from worker.fork_safety import leave_the_parent
-from worker.held_jobs import HeldJobs
-from worker.process import THREAD_NAME, WorkerProcess, load_handlers
-from worker.stages import ProcessGroup
+from manyhands.shared.errors import ConfigError, ConnectFailed, ManyhandsError
+from manyhands.shared.logs import configure_logs
+from manyhands.shared.settings import Settings
+from manyhands.worker import exits
+from manyhands.worker import settings as worker_settings
+from manyhands.worker.fork_safety import leave_the_parent
+from manyhands.worker.held_jobs import HeldJobs
+from manyhands.worker.process import THREAD_NAME, WorkerProcess, load_handlers
+from manyhands.worker.stages import ProcessGroup
 
 # New objects between two collections of the youngest; Python's own 700 is a millisecond's worth.
 GC_THRESHOLD = 10_000

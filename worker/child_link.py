@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from worker.link import Backlog, FromChild, decode_from_parent, encode
+from manyhands.worker.link import Backlog, FromChild, decode_from_parent, encode
 
 # A parent that reads nothing for so many messages is stuck; the figures of then are of no use.
 MOST_UNSENT = 64

@@ -1,11 +1,11 @@
-"""The command line of `python -m worker`."""
+"""The command line of `manyhands worker`."""
 
 import argparse
 
-from shared.settings.options import settings_parser
-from worker.config_command import add_config_command
-from worker.settings import SECTIONS
-from worker.size_command import add_size_command
+from manyhands.shared.settings.options import settings_parser
+from manyhands.worker.config_command import add_config_command
+from manyhands.worker.settings import SECTIONS
+from manyhands.worker.size_command import add_size_command
 
 SIGNALS = """
 Signals: SIGTERM finishes or puts back every job and exits; a second one waits for no handler.

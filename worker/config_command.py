@@ -1,4 +1,4 @@
-"""`python -m worker config`: every setting that a worker runs with, as a YAML file that could set
+"""`manyhands worker config`: every setting that a worker runs with, as a YAML file that could set
 it, and on request where each came from. Secrets are masked."""
 
 import argparse
@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterator
 
-from shared.masking import masked_url
-from shared.settings import StageSettings
-from shared.settings.loading import Loaded
-from shared.settings.names import STAGES, Key, Setting, settings_of
-from shared.settings.options import add_settings
-from worker.settings import SECTIONS
+from manyhands.shared.masking import masked_url
+from manyhands.shared.settings import StageSettings
+from manyhands.shared.settings.loading import Loaded
+from manyhands.shared.settings.names import STAGES, Key, Setting, settings_of
+from manyhands.shared.settings.options import add_settings
+from manyhands.worker.settings import SECTIONS
 
 _PLAIN_NAME = re.compile(r"[A-Za-z][\w.-]*")
 

@@ -4,11 +4,11 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 
-from worker.delivery import Delivery
-from worker.execution import Execution
-from worker.held_jobs import HeldJobs
-from worker.outcomes import PUT_BACK
-from worker.source import Source
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.execution import Execution
+from manyhands.worker.held_jobs import HeldJobs
+from manyhands.worker.outcomes import PUT_BACK
+from manyhands.worker.source import Source
 
 DEADLINE_CHECK_S = 1.0
 # A job with less time than this before its deadline is put back, not started.

@@ -2,11 +2,11 @@
 
 from typing import Any, Protocol
 
-from shared.errors import ConfigError
-from shared.jobs import Job
-from shared.logs import Logger, get_logger
-from worker.delivery import Delivery
-from worker.records import Capture, PageRecord, PlainRecord, Record
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.jobs import Job
+from manyhands.shared.logs import Logger, get_logger
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.records import Capture, PageRecord, PlainRecord, Record
 
 
 class RecordTaker(Protocol):

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 import orjson
 
-from shared.errors import ProtocolError
-from shared.faktory.codec import as_json_text
-from shared.jobs import (
+from manyhands.shared.errors import ProtocolError
+from manyhands.shared.faktory.codec import as_json_text
+from manyhands.shared.jobs import (
     DEFAULT_RESERVE_FOR_S,
     DEFAULT_RETRY,
     FIRST_VERSION,
@@ -23,7 +23,7 @@ from shared.jobs import (
     rfc3339,
     utc_now,
 )
-from worker.outcomes import Defer, PutBack, Retry
+from manyhands.worker.outcomes import Defer, PutBack, Retry
 
 # Time to report a result before the reservation ends: a share of it, within limits.
 MARGIN_SHARE = 0.1

@@ -8,16 +8,16 @@ from concurrent.futures import Executor
 from datetime import timedelta
 from typing import Any, Protocol
 
-from shared.jobs import utc_now
-from shared.logs import get_logger
-from worker.context import JobContext, RecordTaker
-from worker.delivery import Delivery
-from worker.held_jobs import HeldJobs
-from worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
-from worker.records import Record
-from worker.registry import Handler, Registry
-from worker.sinks.protocol import SinkDown
-from worker.source import Source
+from manyhands.shared.jobs import utc_now
+from manyhands.shared.logs import get_logger
+from manyhands.worker.context import JobContext, RecordTaker
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.held_jobs import HeldJobs
+from manyhands.worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
+from manyhands.worker.records import Record
+from manyhands.worker.registry import Handler, Registry
+from manyhands.worker.sinks.protocol import SinkDown
+from manyhands.worker.source import Source
 
 # A job that is too new for its handler comes back after a second, while its worker is being
 # replaced; later each time, if nobody replaces it.

@@ -11,25 +11,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 import orjson
 
-from shared.errors import FaktoryError, ProtocolError
-from shared.faktory import codec
-from shared.faktory.client import FaktoryVerbs
-from shared.faktory.codec import Reply
-from shared.faktory.dialer import Dialer
-from shared.faktory.lanes import Command, CommandLanes, FetchLane
-from shared.jobs import Job
-from shared.logs import get_logger
-from shared.sizing import GATHER_S
-from worker import scheduler
-from worker.delivery import Delivery, parse_delivery
-from worker.lane_plan import LanePlan, plan_broker_lanes, plan_lanes, split_lanes
-from worker.link import Pushed
-from worker.outcomes import Failed, Outcome, PutBack
-from worker.queues import QueueOrder
-from worker.results import Results
-from worker.settlement import Settlement, repeat
-from worker.stage_lanes import StageLanes
-from worker.stages import Stage
+from manyhands.shared.errors import FaktoryError, ProtocolError
+from manyhands.shared.faktory import codec
+from manyhands.shared.faktory.client import FaktoryVerbs
+from manyhands.shared.faktory.codec import Reply
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.lanes import Command, CommandLanes, FetchLane
+from manyhands.shared.jobs import Job
+from manyhands.shared.logs import get_logger
+from manyhands.shared.sizing import GATHER_S
+from manyhands.worker import scheduler
+from manyhands.worker.delivery import Delivery, parse_delivery
+from manyhands.worker.lane_plan import LanePlan, plan_broker_lanes, plan_lanes, split_lanes
+from manyhands.worker.link import Pushed
+from manyhands.worker.outcomes import Failed, Outcome, PutBack
+from manyhands.worker.queues import QueueOrder
+from manyhands.worker.results import Results
+from manyhands.worker.settlement import Settlement, repeat
+from manyhands.worker.stage_lanes import StageLanes
+from manyhands.worker.stages import Stage
 
 TICK_S = 0.5
 # When a burst of FETCHes was cut short, the next follows after this.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from worker.link import Family, Sample
+from manyhands.worker.link import Family, Sample
 
 # Upper bounds of the durations' buckets, in seconds.
 DURATION_BOUNDS_S = (

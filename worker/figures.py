@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Protocol
 
-from worker.families import DURATION_BOUNDS_S, family, filled, single
-from worker.heartbeat import resident_kb
-from worker.link import Family, Figures, Sample
-from worker.loop_lag import Lag, LoopLag
-from worker.observers import JobFigures
-from worker.stages import Stage
-from worker.window import Window
+from manyhands.worker.families import DURATION_BOUNDS_S, family, filled, single
+from manyhands.worker.heartbeat import resident_kb
+from manyhands.worker.link import Family, Figures, Sample
+from manyhands.worker.loop_lag import Lag, LoopLag
+from manyhands.worker.observers import JobFigures
+from manyhands.worker.stages import Stage
+from manyhands.worker.window import Window
 
 JOBS = family("jobs_total", "counter", "Jobs ended, by how they ended", "jobtype", "outcome")
 JOB_DURATION = family(

@@ -13,14 +13,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.errors import ConnectFailed, ConnectionLost, FaktoryError, ProtocolError
-from shared.faktory import codec, handshake
-from shared.faktory.backoff import Backoff
-from shared.faktory.client import parse_beat_answer
-from shared.faktory.codec import ErrorReply, Reply, ReplyParser
-from shared.faktory.connection import explain_failure
-from shared.faktory.dialer import Dialer
-from shared.logs import get_logger
+from manyhands.shared.errors import ConnectFailed, ConnectionLost, FaktoryError, ProtocolError
+from manyhands.shared.faktory import codec, handshake
+from manyhands.shared.faktory.backoff import Backoff
+from manyhands.shared.faktory.client import parse_beat_answer
+from manyhands.shared.faktory.codec import ErrorReply, Reply, ReplyParser
+from manyhands.shared.faktory.connection import explain_failure
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.logs import get_logger
 
 INTERVAL_S = 15.0
 # New lanes register with their HELLO, so a beat may be late by this much, but not by 60 s.

@@ -8,13 +8,13 @@ from itertools import compress
 from resiliparse.parse.html import DOMNode, HTMLTree
 from resiliparse.parse.lang import detect_fast
 
-from shared.crawl.cuts import Cut
-from shared.errors import InvalidUrl
-from shared.urls import Links, Url, resolve_reference
-from worker.charset import decode
-from worker.crawl.robots import PRODUCT_TOKEN
-from worker.crawl.robots_tags import RobotsDirectives, directives
-from worker.html_guard import tamed
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import Links, Url, resolve_reference
+from manyhands.worker.charset import decode
+from manyhands.worker.crawl.robots import PRODUCT_TOKEN
+from manyhands.worker.crawl.robots_tags import RobotsDirectives, directives
+from manyhands.worker.html_guard import tamed
 
 MAX_LINKS = 1000
 # Heritrix's limit; pages with more are lists made by programs.

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
-from shared.logs import get_logger
-from worker.delivery import Delivery
-from worker.families import DURATION_BOUNDS_S
-from worker.outcomes import (
+from manyhands.shared.logs import get_logger
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.families import DURATION_BOUNDS_S
+from manyhands.worker.outcomes import (
     PUT_BACK,
     Dead,
     Defer,

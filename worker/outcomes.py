@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from shared.errors import ManyhandsError
-from shared.faktory.codec import MAX_BACKTRACE_LINES
-from shared.jobs import rfc3339
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.faktory.codec import MAX_BACKTRACE_LINES
+from manyhands.shared.jobs import rfc3339
 
 LONGEST_DELAY_S = 10 * 365 * 86_400
 

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from shared.jobs import Job, rfc3339
-from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, ParseArguments
-from worker.bodies import pack
-from worker.html import is_html
-from worker.page_ids import parse_id
+from manyhands.shared.jobs import Job, rfc3339
+from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, ParseArguments
+from manyhands.worker.bodies import pack
+from manyhands.worker.html import is_html
+from manyhands.worker.page_ids import parse_id
 
 
 def parse_job(

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
 
 # How full a queue is: 0 is empty, 1 is at its soft limit, 2 at its hard one.
 AT_SOFT, AT_HARD = 1.0, 2.0

@@ -16,20 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from shared.errors import ConfigError, ManyhandsError
-from shared.faktory.dialer import Dialer
-from shared.faktory.handshake import parse_url
-from shared.logs import get_logger
-from shared.settings import Settings
-from worker.child_link import ChildLink
-from worker.consumer import CANCEL_GRACE_S, Consumer
-from worker.execution import Execution, Middleware
-from worker.faktory_source import FaktorySource
-from worker.figures import ProcessFigures
-from worker.fork_safety import AT_ONCE
-from worker.heartbeat import Heartbeat, HeartbeatEvents
-from worker.held_jobs import HeldJobs
-from worker.link import (
+from manyhands.shared.errors import ConfigError, ManyhandsError
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import Settings
+from manyhands.worker.child_link import ChildLink
+from manyhands.worker.consumer import CANCEL_GRACE_S, Consumer
+from manyhands.worker.execution import Execution, Middleware
+from manyhands.worker.faktory_source import FaktorySource
+from manyhands.worker.figures import ProcessFigures
+from manyhands.worker.fork_safety import AT_ONCE
+from manyhands.worker.heartbeat import Heartbeat, HeartbeatEvents
+from manyhands.worker.held_jobs import HeldJobs
+from manyhands.worker.link import (
     FIGURES_S,
     TURN_S,
     Backlog,
@@ -39,18 +39,24 @@ from worker.link import (
     StageTurn,
     Turn,
 )
-from worker.loop_lag import LoopLag
-from worker.observers import FailureLog, JobFigures, JobLog
-from worker.outcomes import Failed
-from worker.queues import QueueOrder
-from worker.registry import REGISTRY
-from worker.resources import RESOURCES
-from worker.sinks.kinds import CAPTURED, EMITTED, make_sinks
-from worker.sinks.sinks import Sinks
-from worker.stage_lanes import StageLanes
-from worker.stage_services import STAGE_SERVICES, StageNeeds, StageService
-from worker.stages import DEFAULT_GROUP, FETCHING_STAGES, ProcessGroup, Stage, resolve_stages
-from worker.task_dump import describe_tasks
+from manyhands.worker.loop_lag import LoopLag
+from manyhands.worker.observers import FailureLog, JobFigures, JobLog
+from manyhands.worker.outcomes import Failed
+from manyhands.worker.queues import QueueOrder
+from manyhands.worker.registry import REGISTRY
+from manyhands.worker.resources import RESOURCES
+from manyhands.worker.sinks.kinds import CAPTURED, EMITTED, make_sinks
+from manyhands.worker.sinks.sinks import Sinks
+from manyhands.worker.stage_lanes import StageLanes
+from manyhands.worker.stage_services import STAGE_SERVICES, StageNeeds, StageService
+from manyhands.worker.stages import (
+    DEFAULT_GROUP,
+    FETCHING_STAGES,
+    ProcessGroup,
+    Stage,
+    resolve_stages,
+)
+from manyhands.worker.task_dump import describe_tasks
 
 MOST_THREADS = 32
 THREAD_NAME = "handler"
@@ -58,6 +64,8 @@ THREAD_NAME = "handler"
 REPORTING_TIME_S = 4.0
 READY_LOOK_S = 0.05
 STDERR = 2
+# Where ours were before everything was under one name.
+FORMER_HANDLERS = "worker.handlers."
 
 
 class WorkerProcess:
@@ -356,7 +364,8 @@ def load_handlers(modules: str) -> None:
         except ConfigError as error:
             raise ConfigError(f"WORKER_HANDLERS: {name}: {error}") from error
         except ImportError as error:
-            raise ConfigError(f"WORKER_HANDLERS: cannot import {name}: {error}") from error
+            hint = f"; it is manyhands.{name} now" if name.startswith(FORMER_HANDLERS) else ""
+            raise ConfigError(f"WORKER_HANDLERS: cannot import {name}: {error}{hint}") from error
         except BaseException as error:
             raise ConfigError(
                 f"WORKER_HANDLERS: cannot import {name}: {_import_failure(error)}"

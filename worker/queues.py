@@ -12,11 +12,11 @@ from itertools import cycle, islice
 from math import gcd, lcm
 from typing import Self
 
-from shared.crawl.messages import ALL_CRAWL_QUEUES, crawl_queues
-from shared.errors import ConfigError, InvalidJob
-from shared.faktory import codec
-from shared.jobs import check_queue_name
-from shared.urls import FETCH_QUEUE, shard_queues
+from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES, crawl_queues
+from manyhands.shared.errors import ConfigError, InvalidJob
+from manyhands.shared.faktory import codec
+from manyhands.shared.jobs import check_queue_name
+from manyhands.shared.urls import FETCH_QUEUE, shard_queues
 
 MAX_WEIGHT = 100
 ALL_SHARDS = f"{FETCH_QUEUE}.*"

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from shared.crawl.messages import ALL_CRAWL_QUEUES, CRAWL_QUEUE
-from shared.errors import ConfigError, InvalidJob
-from shared.jobs import DEFAULT_QUEUE, FIRST_VERSION, check_queue_name
-from shared.jobtypes import JOB_TYPES
-from worker.context import JobContext
+from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES, CRAWL_QUEUE
+from manyhands.shared.errors import ConfigError, InvalidJob
+from manyhands.shared.jobs import DEFAULT_QUEUE, FIRST_VERSION, check_queue_name
+from manyhands.shared.jobtypes import JOB_TYPES
+from manyhands.worker.context import JobContext
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

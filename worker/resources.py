@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
-from shared.logs import get_logger
+from manyhands.shared.logs import get_logger
 
 Close = Callable[[], Awaitable[None]]
 

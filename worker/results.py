@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 
-from shared.errors import FaktoryError
-from shared.faktory import codec
-from shared.faktory.codec import OK, ErrorReply, Reply
-from shared.faktory.lanes import Command, CommandLanes
-from shared.logs import get_logger
-from worker.outcomes import Failed
+from manyhands.shared.errors import FaktoryError
+from manyhands.shared.faktory import codec
+from manyhands.shared.faktory.codec import OK, ErrorReply, Reply
+from manyhands.shared.faktory.lanes import Command, CommandLanes
+from manyhands.shared.logs import get_logger
+from manyhands.worker.outcomes import Failed
 
 MAX_ATTEMPTS = 4
 REPEAT_AFTER_S = 1.0

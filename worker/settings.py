@@ -3,7 +3,7 @@ them any."""
 
 import importlib
 
-from shared.settings import Settings
+from manyhands.shared.settings import Settings
 
 # What a worker reads.
 SECTIONS = ("faktory", "worker", "crawl", "fetch", "allow", "sinks", "warc", "pressure", "stages")
@@ -24,5 +24,7 @@ def current() -> Settings:
         return _settings
     # By name, so that the processes of a service do not load the readers of .env and YAML, which
     # they have no use for: a tenth of the time in which one starts.
-    settings: Settings = importlib.import_module("shared.settings.loading").load(SECTIONS).settings
+    settings: Settings = (
+        importlib.import_module("manyhands.shared.settings.loading").load(SECTIONS).settings
+    )
     return settings

@@ -11,13 +11,13 @@ from typing import TypeVar
 
 import orjson
 
-from shared.errors import ConnectionLost, FaktoryError, ServerError
-from shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs, JobFilter, MutateTarget
-from shared.jobs import Job
-from shared.logs import get_logger
-from worker.delivery import Delivery, fresh_copy, put_back_copy
-from worker.outcomes import DONE, Dead, Defer, Drop, Failed, Outcome, PutBack, Retry
-from worker.results import Results
+from manyhands.shared.errors import ConnectionLost, FaktoryError, ServerError
+from manyhands.shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs, JobFilter, MutateTarget
+from manyhands.shared.jobs import Job
+from manyhands.shared.logs import get_logger
+from manyhands.worker.delivery import Delivery, fresh_copy, put_back_copy
+from manyhands.worker.outcomes import DONE, Dead, Defer, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.results import Results
 
 Answer = TypeVar("Answer")
 

@@ -1,16 +1,16 @@
-"""`python -m worker size`: how many slots, with the round trip measured to the real server."""
+"""`manyhands worker size`: how many slots, with the round trip measured to the real server."""
 
 import argparse
 import asyncio
 import statistics
 import time
 
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.settings import FaktorySettings
-from shared.settings.options import add_settings
-from shared.sizing import Size, slots_for
-from worker.lane_plan import SERVER_CONNECTIONS, plan_broker_lanes, plan_lanes
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.settings import FaktorySettings
+from manyhands.shared.settings.options import add_settings
+from manyhands.shared.sizing import Size, slots_for
+from manyhands.worker.lane_plan import SERVER_CONNECTIONS, plan_broker_lanes, plan_lanes
 
 SAMPLES = 15
 MOST_SLOTS_OF_A_PROCESS = 10_000
@@ -60,7 +60,7 @@ async def run_size(arguments: argparse.Namespace, faktory: FaktorySettings) -> s
 async def _measure(faktory: FaktorySettings) -> tuple[float, bool]:
     """The round trip, and whether our broker is at the other end."""
     times: list[float] = []
-    async with FaktoryClient(parse_url(faktory.url), ca_file=faktory.ca_file) as client:
+    async with Client(parse_url(faktory.url), ca_file=faktory.ca_file) as client:
         for _ in range(SAMPLES):
             started_at = time.perf_counter()
             await client.queue_latency(["default"])

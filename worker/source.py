@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from shared.jobs import Job
-from worker.delivery import Delivery
-from worker.outcomes import Outcome
+from manyhands.shared.jobs import Job
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.outcomes import Outcome
 
 
 class Source(Protocol):

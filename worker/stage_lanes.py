@@ -8,16 +8,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
-from shared.errors import FaktoryError
-from shared.faktory.codec import ErrorReply, Reply
-from shared.faktory.dialer import Dialer
-from shared.faktory.lanes import FetchEvents, FetchLane
-from shared.logs import get_logger
-from worker.drain import LaneDrain, should_linger
-from worker.queues import QueueOrder
-from worker.scheduler import StageView
-from worker.stages import Stage
-from worker.window import (
+from manyhands.shared.errors import FaktoryError
+from manyhands.shared.faktory.codec import ErrorReply, Reply
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.lanes import FetchEvents, FetchLane
+from manyhands.shared.logs import get_logger
+from manyhands.worker.drain import LaneDrain, should_linger
+from manyhands.worker.queues import QueueOrder
+from manyhands.worker.scheduler import StageView
+from manyhands.worker.stages import Stage
+from manyhands.worker.window import (
     BROKER_DEPTH_PER_LANE,
     BROKER_LINES_PER_LANE,
     Window,

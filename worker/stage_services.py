@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shared.jobs import Job
-from shared.settings import Settings
-from worker.link import Family
-from worker.sinks.sinks import Sinks
+from manyhands.shared.jobs import Job
+from manyhands.shared.settings import Settings
+from manyhands.worker.link import Family
+from manyhands.worker.sinks.sinks import Sinks
 
 # Returns when the server has all of them.
 Push = Callable[[Sequence[Job]], Awaitable[None]]

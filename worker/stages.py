@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from shared.crawl.messages import ALL_CRAWL_QUEUES
-from shared.errors import ConfigError
-from shared.jobtypes import PARSE_QUEUE
+from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.jobtypes import PARSE_QUEUE
 
 # fetch:2x500, or fetch+parse:2x500
 GROUP = re.compile(r"(?P<stages>[^:\s]+):(?P<processes>\d+)[x×](?P<slots>\d+)")

@@ -18,12 +18,12 @@ from typing import Any
 
 import orjson
 
-from shared.jobs import FIRST_VERSION, Job, check_batch, encode_job
-from worker.delivery import Delivery, fresh_copy, parse_delivery
-from worker.execution import Execution
-from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
-from worker.records import Capture, PlainRecord, Record
-from worker.registry import REGISTRY, Registry
+from manyhands.shared.jobs import FIRST_VERSION, Job, check_batch, encode_job
+from manyhands.worker.delivery import Delivery, fresh_copy, parse_delivery
+from manyhands.worker.execution import Execution
+from manyhands.worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.records import Capture, PlainRecord, Record
+from manyhands.worker.registry import REGISTRY, Registry
 
 __all__ = [
     "Dead",

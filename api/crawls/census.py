@@ -4,8 +4,8 @@ counted once."""
 from collections import Counter
 from itertools import takewhile
 
-from shared.crawl.states import CrawlState
-from shared.state.protocol import ControlStore
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.protocol import ControlStore
 
 
 class Census:

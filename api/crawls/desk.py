@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from api.crawls import views
-from api.crawls.census import Census
-from api.crawls.dry_run import NOT_LOOKED_AT, DryRun
-from api.crawls.files import check_files, read_scope
-from api.crawls.limited_by import figures_of
-from api.crawls.model import (
+from manyhands.api.crawls import views
+from manyhands.api.crawls.census import Census
+from manyhands.api.crawls.dry_run import NOT_LOOKED_AT, DryRun
+from manyhands.api.crawls.files import check_files, read_scope
+from manyhands.api.crawls.limited_by import figures_of
+from manyhands.api.crawls.model import (
     CrawlChange,
     CrawlPage,
     CrawlRequest,
@@ -27,19 +27,19 @@ from api.crawls.model import (
     PurgeOrdered,
     UrlPage,
 )
-from api.crawls.orders import CrawlAction, carry_out, refuse_if_ending
-from api.crawls.paging import cursor, not_a_cursor, read_cursor
-from api.crawls.rates import Rates
-from api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
-from api.crawls.store import CrawlStore, Readers, open_store
-from api.problems import Problem, unprocessable
-from shared.crawl.patience import patience_s
-from shared.crawl.states import CrawlState, UrlState
-from shared.errors import InvalidUrl
-from shared.http.limits import PAGE_BYTES
-from shared.settings import CrawlSettings
-from shared.state import clock
-from shared.state.model import (
+from manyhands.api.crawls.orders import CrawlAction, carry_out, refuse_if_ending
+from manyhands.api.crawls.paging import cursor, not_a_cursor, read_cursor
+from manyhands.api.crawls.rates import Rates
+from manyhands.api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
+from manyhands.api.crawls.store import CrawlStore, Readers, open_store
+from manyhands.api.problems import Problem, unprocessable
+from manyhands.shared.crawl.patience import patience_s
+from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.http.limits import PAGE_BYTES
+from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.state import clock
+from manyhands.shared.state.model import (
     Crawl,
     CrawlEnds,
     DomainRule,
@@ -48,8 +48,8 @@ from shared.state.model import (
     StoredOrigin,
     UrlRow,
 )
-from shared.state.protocol import ControlStore
-from shared.urls import parse_host, registrable_domain, shard_of_domain
+from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.urls import parse_host, registrable_domain, shard_of_domain
 
 MAX_NOTES = 20
 

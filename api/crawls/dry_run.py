@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from api.crawls.model import JudgedUrl
-from shared.crawl.canonical import fingerprint, page_key
-from shared.crawl.messages import crawl_queue
-from shared.crawl.scope import Scope
-from shared.errors import InvalidUrl
-from shared.urls import Url, parse_url, registrable_domain, shard_of_domain
+from manyhands.api.crawls.model import JudgedUrl
+from manyhands.shared.crawl.canonical import fingerprint, page_key
+from manyhands.shared.crawl.messages import crawl_queue
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_domain
 
 NOT_LOOKED_AT = "robots.txt, limits, and what was seen by crawls that run"
 

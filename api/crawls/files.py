@@ -3,11 +3,11 @@ that they are there and, where they are rules, that they can be read."""
 
 from pathlib import Path
 
-from api.problems import Problem, unprocessable
-from shared.contained import Outside, path_below
-from shared.crawl.exclusions import Exclusions
-from shared.crawl.scope import Scope
-from shared.crawl.spec import CrawlSpec
+from manyhands.api.problems import Problem, unprocessable
+from manyhands.shared.contained import Outside, path_below
+from manyhands.shared.crawl.exclusions import Exclusions
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.crawl.spec import CrawlSpec
 
 
 def check_files(directory: Path | None, spec: CrawlSpec) -> None:

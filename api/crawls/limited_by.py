@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from shared.crawl.states import CrawlState
-from shared.state.model import Crawl, Member
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.model import Crawl, Member
 
 NO_WORKER = "no worker with the stage crawl is running"
 

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from shared.crawl.spec import MAX_LABELS, CrawlSpec
-from shared.crawl.states import CrawlState
+from manyhands.shared.crawl.spec import MAX_LABELS, CrawlSpec
+from manyhands.shared.crawl.states import CrawlState
 
 # More of them are sent as lines.
 MAX_SEEDS = 10_000

@@ -3,10 +3,10 @@ Pure but for the store, whose thread calls it."""
 
 from enum import StrEnum
 
-from api.problems import Problem
-from shared.crawl.states import CrawlState
-from shared.state.model import Crawl
-from shared.state.protocol import ControlStore
+from manyhands.api.problems import Problem
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.model import Crawl
+from manyhands.shared.state.protocol import ControlStore
 
 # Before the workers' own changes of its state are given up on; they are few.
 MOST_TRIES = 10

@@ -3,7 +3,7 @@
 import re
 from base64 import b64decode, urlsafe_b64encode
 
-from api.problems import Problem, unprocessable
+from manyhands.api.problems import Problem, unprocessable
 
 MAX_CURSOR_LENGTH = 200
 # Of SQLite.

@@ -6,9 +6,9 @@ import orjson
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
-from api.crawls.desk import CrawlDesk
-from api.crawls.model import (
+from manyhands.api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
+from manyhands.api.crawls.desk import CrawlDesk
+from manyhands.api.crawls.model import (
     CrawlChange,
     CrawlPage,
     CrawlRequest,
@@ -24,18 +24,26 @@ from api.crawls.model import (
     UrlPage,
     UrlStateName,
 )
-from api.crawls.orders import CrawlAction
-from api.crawls.paging import MAX_CURSOR_LENGTH, MAX_ID
-from api.crawls.seeds import Seed, check_seeds, json_line, plain_line
-from api.guard import Visit
-from api.intake import Model, checked
-from api.keys import Key
-from api.parts import Parts, pay, pay_now
-from api.problems import Problem, too_large
-from api.routes import MAX_WHICH_BYTES, NDJSON, AcceptedLines, PartsOf, held, parts_of, stream_bytes
-from api.stream import LineStream, ReadLine
-from shared.crawl.states import CrawlState, UrlState
-from shared.urls import MAX_HOST_LENGTH
+from manyhands.api.crawls.orders import CrawlAction
+from manyhands.api.crawls.paging import MAX_CURSOR_LENGTH, MAX_ID
+from manyhands.api.crawls.seeds import Seed, check_seeds, json_line, plain_line
+from manyhands.api.guard import Visit
+from manyhands.api.intake import Model, checked
+from manyhands.api.keys import Key
+from manyhands.api.parts import Parts, pay, pay_now
+from manyhands.api.problems import Problem, too_large
+from manyhands.api.routes import (
+    MAX_WHICH_BYTES,
+    NDJSON,
+    AcceptedLines,
+    PartsOf,
+    held,
+    parts_of,
+    stream_bytes,
+)
+from manyhands.api.stream import LineStream, ReadLine
+from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.urls import MAX_HOST_LENGTH
 
 STORE_GONE = "the state of the crawls cannot be written"
 NO_CRAWLS = "there are no crawls here: CRAWL_STATE is not set"

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from api.intake import decode
-from api.problems import Problem, bad_request, unprocessable
-from shared.errors import InvalidUrl
-from shared.urls import Url, parse_url, registrable_domain, shard_of_domain
+from manyhands.api.intake import decode
+from manyhands.api.problems import Problem, bad_request, unprocessable
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_domain
 
 # Told of one request.
 MAX_ERRORS = 100

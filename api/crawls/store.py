@@ -8,13 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from api.problems import Problem, unavailable
-from shared.state.damage import damaged_shards
-from shared.state.database import StateError
-from shared.state.directory import open_control
-from shared.state.model import Layout, NoSuchCrawl
-from shared.state.protocol import ControlStore, ShardReader
-from shared.state.readers import ShardReaders
+from manyhands.api.problems import Problem, unavailable
+from manyhands.shared.state.damage import damaged_shards
+from manyhands.shared.state.database import StateError
+from manyhands.shared.state.directory import open_control
+from manyhands.shared.state.model import Layout, NoSuchCrawl
+from manyhands.shared.state.protocol import ControlStore, ShardReader
+from manyhands.shared.state.readers import ShardReaders
 
 Answer = TypeVar("Answer")
 

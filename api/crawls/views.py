@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nlargest, nsmallest
 
-from api.crawls.limited_by import OwnerFigures, PutOff, Situation, limited_by
-from api.crawls.model import (
+from manyhands.api.crawls.limited_by import OwnerFigures, PutOff, Situation, limited_by
+from manyhands.api.crawls.model import (
     CrawlChange,
     CrawlSummary,
     CrawlView,
@@ -19,8 +19,8 @@ from api.crawls.model import (
     PutOffView,
     UrlView,
 )
-from shared.crawl.patience import trouble_of
-from shared.state.model import (
+from manyhands.shared.crawl.patience import trouble_of
+from manyhands.shared.state.model import (
     COUNTERS,
     STATE_COUNTERS,
     Crawl,

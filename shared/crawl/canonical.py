@@ -8,8 +8,8 @@ import re
 from functools import lru_cache
 from hashlib import blake2b
 
-from shared.state.model import NewUrl
-from shared.urls import HOSTS_REMEMBERED, Url, parse_url, registrable_domain
+from manyhands.shared.state.model import NewUrl
+from manyhands.shared.urls import HOSTS_REMEMBERED, Url, parse_url, registrable_domain
 
 RULES_VERSION = 1
 # Of 16 in all. Ten bytes keep two pages of a host apart: with a billion of them the chance that

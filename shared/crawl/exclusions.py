@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Self
 
-from shared.crawl.globs import Glob, Globs, UnusablePattern
-from shared.errors import InvalidUrl
-from shared.urls import HOSTS_REMEMBERED, Url, parse_host
+from manyhands.shared.crawl.globs import Glob, Globs, UnusablePattern
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import HOSTS_REMEMBERED, Url, parse_host
 
 # At the start of a line or after white space; anywhere else it is part of a URL.
 _COMMENT = re.compile(r"(?:^|\s)#.*")

@@ -7,8 +7,8 @@ for one piece after the other never goes back.
 import re
 from collections.abc import Iterable
 
-from shared.crawl.canonical import origin_of
-from shared.urls import DEFAULT_PORTS, Url, canonical_escapes
+from manyhands.shared.crawl.canonical import origin_of
+from manyhands.shared.urls import DEFAULT_PORTS, Url, canonical_escapes
 
 _STARS = re.compile(r"\*+")
 _UNUSABLE = re.compile(r"[\s\x00-\x1f\x7f]")

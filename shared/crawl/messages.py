@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from shared.jobs import Job, check_queue_name
-from shared.urls import shard_number
+from manyhands.shared.jobs import Job, check_queue_name
+from manyhands.shared.urls import shard_number
 
 CRAWL_QUEUE = "crawl"
 ALL_CRAWL_QUEUES = f"{CRAWL_QUEUE}.*"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import orjson
 
-from shared.crawl.spec import DEFAULT_DEPTH, CrawlSpec, LimitSpec
+from manyhands.shared.crawl.spec import DEFAULT_DEPTH, CrawlSpec, LimitSpec
 
 
 class Trouble(NamedTuple):

@@ -8,12 +8,12 @@ from collections.abc import Container, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
-from shared.crawl.exclusions import Exclusions, name_above
-from shared.crawl.globs import Glob, Globs
-from shared.crawl.spec import ScopeSpec
-from shared.crawl.traps import trap_of
-from shared.errors import InvalidUrl
-from shared.urls import HOSTS_REMEMBERED, Url, parse_host, registrable_domain
+from manyhands.shared.crawl.exclusions import Exclusions, name_above
+from manyhands.shared.crawl.globs import Glob, Globs
+from manyhands.shared.crawl.spec import ScopeSpec
+from manyhands.shared.crawl.traps import trap_of
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import HOSTS_REMEMBERED, Url, parse_host, registrable_domain
 
 
 class Verdict(NamedTuple):

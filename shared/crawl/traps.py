@@ -7,7 +7,7 @@ pages per host.
 
 from collections import Counter
 
-from shared.urls import Url
+from manyhands.shared.urls import Url
 
 # What BUbiNG and other large crawlers take; longer ones are nearly always made by a program that
 # appends to what it was given.

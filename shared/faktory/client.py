@@ -1,6 +1,6 @@
 """Typed verbs over command lanes: what producers, the API and tests talk to a server with.
 
-async with FaktoryClient(parse_url(url)) as client:
+async with Client.from_url("tcp://localhost:7419") as client:
     await client.push(Job(jobtype="add", args=[1, 2]))
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import orjson
 
-from shared.errors import (
+from manyhands.shared.errors import (
     ConnectionLost,
     FaktoryError,
     InvalidJob,
@@ -22,13 +22,13 @@ from shared.errors import (
     ProtocolError,
     ServerError,
 )
-from shared.faktory import codec
-from shared.faktory.codec import ErrorReply, Reply
-from shared.faktory.dialer import Dialer
-from shared.faktory.handshake import ServerAddress
-from shared.faktory.lanes import Command, CommandLanes
-from shared.jobs import Job, check_batch, check_queue_name, encode_job
-from shared.logs import get_logger
+from manyhands.shared.faktory import codec
+from manyhands.shared.faktory.codec import ErrorReply, Reply
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.handshake import ServerAddress, parse_url
+from manyhands.shared.faktory.lanes import Command, CommandLanes
+from manyhands.shared.jobs import Job, check_batch, check_queue_name, encode_job
+from manyhands.shared.logs import get_logger
 
 # The server pushes a batch one by one within 5 s and fails the rest, so batches stay small.
 MAX_BULK_JOBS = 1000
@@ -209,7 +209,7 @@ class FaktoryVerbs:
         await self._ok(codec.queue(action, _checked_names(names, allow_all=True)))
 
 
-class FaktoryClient(FaktoryVerbs):
+class Client(FaktoryVerbs):
     """A client that owns its connections: enter to connect, leave to close."""
 
     def __init__(
@@ -221,6 +221,11 @@ class FaktoryClient(FaktoryVerbs):
         # worker id, which a real server accepts, and so needs no heartbeat.
         self._fetch = FaktoryVerbs(CommandLanes(dialer, 1))
         self._tasks: list[asyncio.Task[None]] = []
+
+    @classmethod
+    def from_url(cls, url: str, *, ca_file: Path | None = None) -> Self:
+        """`tcp://:password@host:7419`, or `tcp+tls://…`. Raises ConfigError."""
+        return cls(parse_url(url), ca_file=ca_file)
 
     async def __aenter__(self) -> Self:
         """Connect. Raises ConnectFailed when the first attempt fails."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from shared.errors import ProtocolError, ServerError
+from manyhands.shared.errors import ProtocolError, ServerError
 
 CRLF: Final = b"\r\n"
 OK: Final = "OK"

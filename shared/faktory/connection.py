@@ -14,10 +14,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from shared.errors import ConfigError, ConnectFailed, ConnectionLost, FaktoryError, ProtocolError
-from shared.faktory import handshake
-from shared.faktory.codec import ErrorReply, Reply, ReplyParser
-from shared.faktory.handshake import ServerAddress, ServerHello
+from manyhands.shared.errors import (
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    FaktoryError,
+    ProtocolError,
+)
+from manyhands.shared.faktory import handshake
+from manyhands.shared.faktory.codec import ErrorReply, Reply, ReplyParser
+from manyhands.shared.faktory.handshake import ServerAddress, ServerHello
 
 CONNECT_TIMEOUT_S = 10.0
 # OpenSSL's verification results for a host name and for an address that do not match.

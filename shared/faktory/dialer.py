@@ -4,16 +4,16 @@ import ssl
 import time
 from pathlib import Path
 
-from shared.errors import ConnectFailed, ProtocolError
-from shared.faktory.connection import (
+from manyhands.shared.errors import ConnectFailed, ProtocolError
+from manyhands.shared.faktory.connection import (
     Connection,
     dial,
     explain_failure,
     is_at_limit,
     tls_context,
 )
-from shared.faktory.handshake import ServerAddress
-from shared.logs import get_logger
+from manyhands.shared.faktory.handshake import ServerAddress
+from manyhands.shared.logs import get_logger
 
 # The same trouble is told again after this long, so that a log that was rotated still shows it.
 REPEAT_AFTER_S = 30.0

@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 import orjson
 
-from shared.errors import ConfigError, ConnectFailed, ProtocolError
-from shared.faktory import codec
-from shared.faktory.codec import ErrorReply, Reply
+from manyhands.shared.errors import ConfigError, ConnectFailed, ProtocolError
+from manyhands.shared.faktory import codec
+from manyhands.shared.faktory.codec import ErrorReply, Reply
 
 DEFAULT_PORT = 7419
 PROTOCOL_VERSION = 2

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from shared.errors import ConnectFailed, ConnectionLost, FaktoryError
-from shared.faktory.backoff import LONGEST_DELAY_TO_BROKER_S, Backoff
-from shared.faktory.codec import Reply
-from shared.faktory.connection import Connection
-from shared.faktory.dialer import Dialer
+from manyhands.shared.errors import ConnectFailed, ConnectionLost, FaktoryError
+from manyhands.shared.faktory.backoff import LONGEST_DELAY_TO_BROKER_S, Backoff
+from manyhands.shared.faktory.codec import Reply
+from manyhands.shared.faktory.connection import Connection
+from manyhands.shared.faktory.dialer import Dialer
 
 # A connection that lived this long was good: the next failure starts the back-off anew.
 STABLE_AFTER_S = 5.0

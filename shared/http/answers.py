@@ -6,9 +6,9 @@ import asyncio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from shared.budget import ByteBudget
-from shared.errors import OverBudget
-from shared.http.limits import PIECE_BYTES, TAKES_WITHIN_S
+from manyhands.shared.budget import ByteBudget
+from manyhands.shared.errors import OverBudget
+from manyhands.shared.http.limits import PIECE_BYTES, TAKES_WITHIN_S
 
 
 class HeldAnswer(Response):

@@ -9,7 +9,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from shared.settings.addresses import is_loopback
+from manyhands.shared.settings.addresses import is_loopback
 
 # Of a name in the DNS, with a port; longer ones are nobody's.
 MAX_HOST = 270

@@ -14,9 +14,9 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from shared.http import limits
-from shared.http.problems import Refusal, is_no_http
-from shared.http.transport import OneWrite
+from manyhands.shared.http import limits
+from manyhands.shared.http.problems import Refusal, is_no_http
+from manyhands.shared.http.transport import OneWrite
 
 # Headers that belong to an upgrade, besides those that Connection names.
 UPGRADE_HEADERS = (b"upgrade", b"http2-settings", b"connection")

@@ -8,8 +8,8 @@ from typing import Any
 
 import uvicorn
 
-from shared.http.limits import PAGE_CONNECTIONS, PAGES_DRAIN_S
-from shared.http.protocol import HttpProtocol
+from manyhands.shared.http.limits import PAGE_CONNECTIONS, PAGES_DRAIN_S
+from manyhands.shared.http.protocol import HttpProtocol
 
 
 class _Server(uvicorn.Server):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from shared.http.limits import PIECE_BYTES
+from manyhands.shared.http.limits import PIECE_BYTES
 
 
 class OneWrite:

@@ -1,8 +1,8 @@
 """Settings of all services. `shared.settings.loading` reads them, from the command line, the
 environment, `.env` and a YAML file; a process that is given its settings needs only the models."""
 
-from shared.settings.addresses import host_and_port, is_loopback
-from shared.settings.sections import (
+from manyhands.shared.settings.addresses import host_and_port, is_loopback
+from manyhands.shared.settings.sections import (
     DEFAULT_CONNECTIONS,
     DEFAULT_FAKTORY_URL,
     MAX_PARSED_BYTES,

@@ -5,7 +5,7 @@ import os
 import pickle
 from pathlib import Path
 
-from shared.settings.sections import Settings
+from manyhands.shared.settings.sections import Settings
 
 # Not a setting: how the first process of the API tells the others what it runs with.
 _API_RUN = "MANYHANDS_API_RUN"

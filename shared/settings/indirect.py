@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from shared.settings.layers import PROVIDER, Given, Layer, read_small_file, reason
-from shared.settings.names import Key, settings_of
+from manyhands.shared.settings.layers import PROVIDER, Given, Layer, read_small_file, reason
+from manyhands.shared.settings.names import Key, settings_of
 
 FAKTORY_URL: Key = ("faktory", "url")
 

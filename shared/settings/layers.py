@@ -12,7 +12,7 @@ import yaml
 from dotenv.parser import Binding, parse_stream
 from dotenv.variables import parse_variables
 
-from shared.settings.names import (
+from manyhands.shared.settings.names import (
     PROVIDER_VARIABLE,
     STAGES,
     Key,
@@ -22,7 +22,7 @@ from shared.settings.names import (
     option_of,
     wrong_variables,
 )
-from shared.settings.sections import SECTIONS, StageSettings
+from manyhands.shared.settings.sections import SECTIONS, StageSettings
 
 DOTENV = Path(".env")
 # Of a file with settings, or with one secret: what is longer, or never ends, is something else.

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from shared.errors import ConfigError
-from shared.settings.environment import environment
-from shared.settings.indirect import resolved
-from shared.settings.layers import (
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.settings.environment import environment
+from manyhands.shared.settings.indirect import resolved
+from manyhands.shared.settings.layers import (
     Given,
     Variables,
     of_options,
@@ -19,9 +19,9 @@ from shared.settings.layers import (
     read_dotenv,
     read_yaml,
 )
-from shared.settings.names import CONFIG_VARIABLE, PROVIDER_VARIABLE, Key
-from shared.settings.options import given_config, given_options
-from shared.settings.sections import SECTIONS, Settings
+from manyhands.shared.settings.names import CONFIG_VARIABLE, PROVIDER_VARIABLE, Key
+from manyhands.shared.settings.options import given_config, given_options
+from manyhands.shared.settings.sections import SECTIONS, Settings
 
 # Read if it is there and no other one is named.
 DEFAULT_CONFIG = Path("manyhands.yaml")

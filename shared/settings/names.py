@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from shared.settings.sections import SECTIONS, HoldsPassword, Settings
+from manyhands.shared.settings.sections import SECTIONS, HoldsPassword, Settings
 
 # Section and field; of a stage: `stages`, its name, and a field.
 Key = tuple[str, ...]

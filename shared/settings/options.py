@@ -10,8 +10,15 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import SecretStr
 
-from shared.settings.names import CONFIG_VARIABLE, Key, Setting, option_of, settings_of, variable_of
-from shared.settings.sections import Settings
+from manyhands.shared.settings.names import (
+    CONFIG_VARIABLE,
+    Key,
+    Setting,
+    option_of,
+    settings_of,
+    variable_of,
+)
+from manyhands.shared.settings.sections import Settings
 
 CONFIG_DEST = "config_file"
 # Between section and field in the name of an argument; no other argument has it.
@@ -46,10 +53,10 @@ class SettingsParser(argparse.ArgumentParser):
 def settings_parser(
     service: str, description: str, sections: Collection[str], *, commands: str, more: str = ""
 ) -> argparse.ArgumentParser:
-    """The parser of `python -m service`, for which subcommands may be added; `more` is said at the
+    """The parser of `manyhands service`, for which subcommands may be added; `more` is said at the
     end of its help."""
     parser = SettingsParser(
-        prog=f"python -m {service}",
+        prog=f"manyhands {service}",
         # Not all options: nobody would see what is wrong above so many of them.
         usage=f"%(prog)s [options] [{commands}]",
         description=description,

@@ -21,8 +21,8 @@ from pydantic import (
     model_validator,
 )
 
-from shared.settings.addresses import host_and_port, is_loopback
-from shared.warc_places import ObjectAt, parse_prefix
+from manyhands.shared.settings.addresses import host_and_port, is_loopback
+from manyhands.shared.warc_places import ObjectAt, parse_prefix
 
 DEFAULT_FAKTORY_URL = "tcp://localhost:7419"
 # A server takes 2,000 from everybody together; more than this makes it no cheaper per job.
@@ -119,7 +119,8 @@ class WorkerSettings(Section):
         "shards; empty: the queues of all job types that are registered",
     )
     handlers: str = Field(
-        default="worker.handlers.add", description="modules with @job functions, comma separated"
+        default="manyhands.worker.handlers.add",
+        description="modules with @job functions, comma separated",
     )
     shutdown_timeout: float = Field(
         default=25.0, gt=0, description="seconds from SIGTERM to the exit"
@@ -246,7 +247,7 @@ class ApiSettings(Section):
         if not self.keys.get_secret_value() and not is_loopback(host):
             raise ValueError(
                 "set API_KEYS, or keep API_BIND on 127.0.0.1: without a key everybody on the "
-                "network could queue jobs. `python -m api key` makes one; API_KEYS=none says "
+                "network could queue jobs. `manyhands api key` makes one; API_KEYS=none says "
                 "that something else keeps strangers out"
             )
         return self

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from shared.state.database import Database, to_json
-from shared.state.model import KEY_BYTES, Admitted, NewUrl
-from shared.state.tally import Tally
+from manyhands.shared.state.database import Database, to_json
+from manyhands.shared.state.model import KEY_BYTES, Admitted, NewUrl
+from manyhands.shared.state.tally import Tally
 
 # Of one statement: what is looked up and inserted as one list.
 MOST_AT_ONCE = 1000

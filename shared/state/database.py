@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 import orjson
 
-from shared.errors import ManyhandsError
-from shared.state.schema import Schema
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.state.schema import Schema
 
 PAGE_BYTES = 4096
 # One process may have all shards open.

@@ -3,14 +3,14 @@ layout `gen-<n>/shard-<nn>.db`. A file for each shard, so that owners never wait
 
 from pathlib import Path
 
-from shared.state.clock import keep_time_of
-from shared.state.damage import has_note, remove_note, write_note
-from shared.state.database import Database, StateDamaged, open_file, open_for_reading
-from shared.state.model import LeaseLost
-from shared.state.schema import CONTROL, SHARD
-from shared.state.sqlite_control import SqliteControl
-from shared.state.sqlite_reader import SqliteReader
-from shared.state.sqlite_shard import SqliteShard
+from manyhands.shared.state.clock import keep_time_of
+from manyhands.shared.state.damage import has_note, remove_note, write_note
+from manyhands.shared.state.database import Database, StateDamaged, open_file, open_for_reading
+from manyhands.shared.state.model import LeaseLost
+from manyhands.shared.state.schema import CONTROL, SHARD
+from manyhands.shared.state.sqlite_control import SqliteControl
+from manyhands.shared.state.sqlite_reader import SqliteReader
+from manyhands.shared.state.sqlite_shard import SqliteShard
 
 # Whoever takes a shard over looks through a file up to this size, in some 60 ms.
 LOOKED_THROUGH_BYTES = 32 * 1024 * 1024

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.crawl.cuts import CUT_COUNTERS
-from shared.crawl.spec import CrawlSpec
-from shared.crawl.states import CrawlState, UrlState
-from shared.errors import ManyhandsError
+from manyhands.shared.crawl.cuts import CUT_COUNTERS
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.errors import ManyhandsError
 
 KEY_BYTES = 16
 

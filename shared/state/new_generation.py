@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from shared.crawl.states import UrlState
-from shared.state import sqlite_links
-from shared.state.database import make_file
-from shared.state.model import STATE_COUNTERS
-from shared.state.schema import SHARD
-from shared.state.tally import Errors, add_errors
-from shared.urls import registrable_domain, shard_of_domain, shard_of_url
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state import sqlite_links
+from manyhands.shared.state.database import make_file
+from manyhands.shared.state.model import STATE_COUNTERS
+from manyhands.shared.state.schema import SHARD
+from manyhands.shared.state.tally import Errors, add_errors
+from manyhands.shared.urls import registrable_domain, shard_of_domain, shard_of_url
 
 CACHES_BYTES = 128 * 1024 * 1024
 LEAST_CACHE_BYTES = 256 * 1024

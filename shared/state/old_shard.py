@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from shared.state.database import Database, StateError, open_for_reading
-from shared.state.directory import shard_file
-from shared.state.new_generation import NewGeneration
-from shared.state.schema import SHARD
-from shared.state.sqlite_links import SEQUENCE_BITS, SEQUENCE_MASK
+from manyhands.shared.state.database import Database, StateError, open_for_reading
+from manyhands.shared.state.directory import shard_file
+from manyhands.shared.state.new_generation import NewGeneration
+from manyhands.shared.state.schema import SHARD
+from manyhands.shared.state.sqlite_links import SEQUENCE_BITS, SEQUENCE_MASK
 
 ROWS_AT_ONCE = 5000
 # Of robots and links: with bodies.

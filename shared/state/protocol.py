@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from shared.crawl.spec import CrawlSpec
-from shared.crawl.states import CrawlState, UrlState
-from shared.state.model import (
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.state.model import (
     Admitted,
     ClaimedUrl,
     Crawl,

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from shared.state.directory import open_reader, shard_file
-from shared.state.protocol import ShardReader
+from manyhands.shared.state.directory import open_reader, shard_file
+from manyhands.shared.state.protocol import ShardReader
 
 # Of the file and of its log.
 Identity = tuple[int, int]

@@ -12,17 +12,17 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from shared.state import clock
-from shared.state.database import StateBusy, StateError
-from shared.state.directory import (
+from manyhands.shared.state import clock
+from manyhands.shared.state.database import StateBusy, StateError
+from manyhands.shared.state.directory import (
     generation_directory,
     generations,
     open_shard,
     shard_file,
 )
-from shared.state.new_generation import NewGeneration
-from shared.state.old_shard import OldShard
-from shared.state.sqlite_control import SqliteControl
+from manyhands.shared.state.new_generation import NewGeneration
+from manyhands.shared.state.old_shard import OldShard
+from manyhands.shared.state.sqlite_control import SqliteControl
 
 OWNER = "reshard"
 # Renewed after every part that was copied, so that nobody begins in vain. What decides is whether

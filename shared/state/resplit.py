@@ -7,8 +7,8 @@ from collections import defaultdict
 
 import orjson
 
-from shared.state.database import Database
-from shared.urls import shard_of_domain, shard_of_url
+from manyhands.shared.state.database import Database
+from manyhands.shared.urls import shard_of_domain, shard_of_url
 
 
 def seeds(database: Database, shards: int) -> None:

@@ -5,7 +5,7 @@ Lists of statements, not scripts: a migration is one transaction, and a script w
 
 from dataclasses import dataclass
 
-from shared.crawl.states import UrlState
+from manyhands.shared.crawl.states import UrlState
 
 # Indexed, and so quick to find: everything but what most URLs are in. A query must say it in the
 # same words, or SQLite does not see that the index may be used.

@@ -6,12 +6,12 @@ from typing import Any
 
 import orjson
 
-from shared.crawl.spec import CrawlSpec
-from shared.crawl.states import CrawlState
-from shared.state import resplit
-from shared.state.clock import Moment, moment
-from shared.state.database import Database, to_json
-from shared.state.model import (
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state import resplit
+from manyhands.shared.state.clock import Moment, moment
+from manyhands.shared.state.database import Database, to_json
+from manyhands.shared.state.model import (
     Crawl,
     CrawlEnds,
     DomainRule,

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from shared.state.database import Database
-from shared.state.model import Outgoing
+from manyhands.shared.state.database import Database
+from manyhands.shared.state.model import Outgoing
 
 SEQUENCE_BITS = 40
 SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1

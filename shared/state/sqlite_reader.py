@@ -1,8 +1,8 @@
 """Reading a shard's file, beside its owner or as its owner."""
 
-from shared.crawl.states import UrlState
-from shared.state.database import Database, to_json
-from shared.state.model import (
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.database import Database, to_json
+from manyhands.shared.state.model import (
     COUNTERS,
     STATE_COUNTERS,
     ErrorGroup,
@@ -10,7 +10,7 @@ from shared.state.model import (
     StoredOrigin,
     UrlRow,
 )
-from shared.state.schema import IS_LISTED, IS_QUEUED
+from manyhands.shared.state.schema import IS_LISTED, IS_QUEUED
 
 MOST_ORIGINS = 100
 

@@ -1,7 +1,7 @@
 """The robots.txt files that a shard's owner has read."""
 
-from shared.state.database import Database
-from shared.state.model import StoredRobots
+from manyhands.shared.state.database import Database
+from manyhands.shared.state.model import StoredRobots
 
 
 def robots(database: Database, origin: str) -> StoredRobots | None:

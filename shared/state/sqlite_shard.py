@@ -4,11 +4,11 @@ import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from shared.crawl.states import UrlState
-from shared.state import clock, sqlite_links, sqlite_robots
-from shared.state.admission import Admission, Places
-from shared.state.database import Database, to_json
-from shared.state.model import (
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state import clock, sqlite_links, sqlite_robots
+from manyhands.shared.state.admission import Admission, Places
+from manyhands.shared.state.database import Database, to_json
+from manyhands.shared.state.model import (
     KEY_BYTES,
     STATE_COUNTERS,
     Admitted,
@@ -21,9 +21,9 @@ from shared.state.model import (
     StoredOrigin,
     StoredRobots,
 )
-from shared.state.schema import IS_LISTED, IS_QUEUED
-from shared.state.sqlite_reader import SqliteReader
-from shared.state.tally import Errors, Tally
+from manyhands.shared.state.schema import IS_LISTED, IS_QUEUED
+from manyhands.shared.state.sqlite_reader import SqliteReader
+from manyhands.shared.state.tally import Errors, Tally
 
 LOST = "lost in parsing"
 PURGED = "purged"

@@ -4,9 +4,9 @@ the times of domains and origins."""
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from shared.crawl.states import UrlState
-from shared.state.database import Database, to_json
-from shared.state.model import STATE_COUNTERS
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.database import Database, to_json
+from manyhands.shared.state.model import STATE_COUNTERS
 
 # Distinct reasons of a crawl's errors in a shard; what comes then is counted together.
 MOST_REASONS = 200

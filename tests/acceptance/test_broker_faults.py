@@ -12,11 +12,15 @@ from itertools import pairwise
 import pytest
 
 from devservers import BrokerServer, Toxiproxy
-from shared.errors import FaktoryError
-from shared.faktory.client import FaktoryClient
-from shared.faktory.dialer import Dialer
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from manyhands.shared.errors import FaktoryError
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.faktory_source import FaktorySource
+from manyhands.worker.queues import QueueOrder
+from manyhands.worker.stages import Stage
 from tests.acceptance.scale import (
     BROKER_JOBS,
     BROKER_KILLS,
@@ -29,10 +33,6 @@ from tests.conftest import StartWorker
 from tests.support.broker_state import BrokerState
 from tests.support.ledger import ANSWERED, Entry, Ledger, LedgerTail
 from tests.support.waiting import eventually
-from worker.delivery import Delivery
-from worker.faktory_source import FaktorySource
-from worker.queues import QueueOrder
-from worker.stages import Stage
 
 PRODUCERS = 4
 BATCH = 50
@@ -65,12 +65,12 @@ def state(broker: BrokerServer) -> BrokerState:
 
 
 @pytest.fixture
-async def client(broker: BrokerServer) -> AsyncIterator[FaktoryClient]:
-    async with FaktoryClient(parse_url(broker.url)) as client:
+async def client(broker: BrokerServer) -> AsyncIterator[Client]:
+    async with Client(parse_url(broker.url)) as client:
         yield client
 
 
-async def push_many(client: FaktoryClient, jobs: list[Job]) -> None:
+async def push_many(client: Client, jobs: list[Job]) -> None:
     for start in range(0, len(jobs), 1000):
         assert await client.push_bulk(jobs[start : start + 1000]) == {}
 
@@ -119,12 +119,12 @@ class Run:
 
     async def produce(self, count: int) -> None:
         """Push until each job is answered for, never far ahead of those who do the work."""
-        async with FaktoryClient(parse_url(self.broker.url)) as client:
+        async with Client(parse_url(self.broker.url)) as client:
             for start in range(0, count, BATCH):
                 await eventually(self._may_go_on, 60, "the work stands still")
                 await self._push(client, sleepy(JOB_S, self.queue, min(BATCH, count - start)))
 
-    async def _push(self, client: FaktoryClient, jobs: list[Job]) -> None:
+    async def _push(self, client: Client, jobs: list[Job]) -> None:
         jids = {job.jid for job in jobs}
         while True:
             try:
@@ -217,7 +217,7 @@ async def test_kill_minus_nine_of_the_broker_in_a_loop_loses_nothing_and_undoes_
 async def test_long_jobs_in_hand_outlive_a_kill_of_the_broker(
     broker: BrokerServer,
     state: BrokerState,
-    client: FaktoryClient,
+    client: Client,
     ledger: Ledger,
     queue: str,
     start_worker: StartWorker,
@@ -291,7 +291,7 @@ async def test_broken_connections_of_workers_lose_nothing_and_undo_nothing(
 async def test_the_jobs_of_a_killed_worker_run_elsewhere_soon(
     broker: BrokerServer,
     state: BrokerState,
-    client: FaktoryClient,
+    client: Client,
     ledger: Ledger,
     queue: str,
     start_worker: StartWorker,
@@ -318,7 +318,7 @@ async def test_the_jobs_of_a_killed_worker_run_elsewhere_soon(
 async def test_jobs_whose_delivery_was_cut_off_are_delivered_again_soon(
     broker: BrokerServer,
     state: BrokerState,
-    client: FaktoryClient,
+    client: Client,
     queue: str,
     toxiproxy: Toxiproxy,
     is_silent_first: bool,
@@ -374,7 +374,7 @@ async def test_jobs_whose_delivery_was_cut_off_are_delivered_again_soon(
 async def test_a_job_that_kills_its_worker_each_time_counts_as_failed_in_the_end(
     broker: BrokerServer,
     state: BrokerState,
-    client: FaktoryClient,
+    client: Client,
     ledger: Ledger,
     queue: str,
     start_worker: StartWorker,
@@ -409,7 +409,7 @@ async def test_a_job_that_kills_its_worker_each_time_counts_as_failed_in_the_end
 async def test_jobs_in_hand_of_a_worker_that_is_stopped_are_done_or_back_in_their_queue(
     broker: BrokerServer,
     state: BrokerState,
-    client: FaktoryClient,
+    client: Client,
     ledger: Ledger,
     queue: str,
     start_worker: StartWorker,

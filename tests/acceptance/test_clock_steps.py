@@ -12,11 +12,11 @@ import pytest
 
 from devservers import BrokerServer, SettableClock
 from loadtest.synthetic_web import SyntheticWeb, WebSpec
-from shared.crawl.spec import LimitSpec
-from shared.crawl.states import CrawlState
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job, utc_now
+from manyhands.shared.crawl.spec import LimitSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job, utc_now
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawling
 from tests.support.ledger import Ledger
@@ -55,7 +55,7 @@ async def test_jobs_in_hand_do_not_notice_that_the_clock_is_set(
     ledger: Ledger,
     queue: str,
 ) -> None:
-    async with FaktoryClient(parse_url(broker.url)) as client:
+    async with Client(parse_url(broker.url)) as client:
         start_worker(broker.url, WORKER_QUEUES=queue, WORKER_CONCURRENCY="20", **clock.settings)
         long = [Job(jobtype="sleepy", args=[12], queue=queue) for _ in range(6)]
         due_at = utc_now() + timedelta(seconds=1800)

@@ -4,16 +4,16 @@ all of them are connected, all work, and others can still connect."""
 import pytest
 
 from devservers import FaktoryServer
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
+from manyhands.worker.lane_plan import FLEET_CONNECTIONS
+from manyhands.worker.supervision.plan import OWN_CONNECTIONS, connections_of_child
 from tests.conftest import StartWorker
 from tests.support.compose import WORKER, services
 from tests.support.ledger import Ledger
 from tests.support.many_connections import connections
 from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually
-from worker.lane_plan import FLEET_CONNECTIONS
-from worker.supervision.plan import OWN_CONNECTIONS, connections_of_child
 
 SERVICES = 3
 PROCESSES = 8
@@ -24,7 +24,7 @@ JOBS = 4_800
 @pytest.mark.timeout(240)
 async def test_three_services_of_eight_processes_hold_fewer_than_1800_connections(
     faktory: FaktoryServer,
-    client: FaktoryClient,
+    client: Client,
     ledger: Ledger,
     start_worker: StartWorker,
     record_property,

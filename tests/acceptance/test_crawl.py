@@ -11,8 +11,8 @@ import pytest
 from devservers import BrokerServer
 from loadtest.politeness import NS
 from loadtest.synthetic_web import SyntheticWeb, WebSpec
-from shared.crawl.spec import LimitSpec, ScopeSpec
-from shared.crawl.states import CrawlState
+from manyhands.shared.crawl.spec import LimitSpec, ScopeSpec
+from manyhands.shared.crawl.states import CrawlState
 from tests.conftest import StartWorker
 from tests.support.crawling import ASKED_FOR, Crawling
 from tests.support.waiting import eventually

@@ -16,9 +16,9 @@ from devservers import BrokerServer
 from loadtest.crawl_figures import Visited, check_counters, check_coverage
 from loadtest.politeness import NS
 from loadtest.synthetic_web import SyntheticWeb, WebSpec, host_name
-from shared.crawl.states import CrawlState
-from shared.state.model import STATE_COUNTERS
-from shared.urls import registrable_domain
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.model import STATE_COUNTERS
+from manyhands.shared.urls import registrable_domain
 from tests.acceptance.scale import (
     ENDLESS_DELAY_S,
     ENDLESS_LOOK_S,

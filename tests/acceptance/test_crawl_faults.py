@@ -11,7 +11,7 @@ import pytest
 
 from devservers import BrokerServer
 from loadtest.synthetic_web import SyntheticWeb, WebSpec
-from shared.crawl.states import CrawlState
+from manyhands.shared.crawl.states import CrawlState
 from tests.acceptance.scale import CRAWL_HOSTS, CRAWL_KILL_EVERY_S, CRAWL_KILLS, CRAWL_PAGES
 from tests.conftest import StartWorker
 from tests.support.crawl_processes import crawl_children

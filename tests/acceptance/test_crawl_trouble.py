@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from api.crawls.desk import open_desk
-from api.crawls.model import CrawlView, ErrorView
 from devservers import BrokerServer
 from loadtest.synthetic_web import NETWORK
-from shared.crawl.spec import LimitSpec, ScopeSpec
-from shared.crawl.states import CrawlState
-from shared.settings import CrawlSettings
+from manyhands.api.crawls.desk import open_desk
+from manyhands.api.crawls.model import CrawlView, ErrorView
+from manyhands.shared.crawl.spec import LimitSpec, ScopeSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.settings import CrawlSettings
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawls
 from tests.support.local_site import LocalSite, answer

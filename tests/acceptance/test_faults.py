@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from devservers import FaktoryServer, Toxiproxy
-from shared.errors import FaktoryError
-from shared.faktory.client import FaktoryClient, JobFilter, MutateTarget
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from manyhands.shared.errors import FaktoryError
+from manyhands.shared.faktory.client import Client, JobFilter, MutateTarget
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job
 from tests.acceptance.scale import FAULT_JOBS, FAULT_ROUNDS, RECOVERY_S
 from tests.conftest import StartWorker
 from tests.support.ledger import Ledger
@@ -42,7 +42,7 @@ class Scene:
     in_flight: set[str] = field(default_factory=set)
 
     async def push_all(self) -> None:
-        async with FaktoryClient(parse_url(self.server.url)) as client:
+        async with Client(parse_url(self.server.url)) as client:
             for start in range(0, FAULT_JOBS, 1000):
                 jobs = [
                     Job(jobtype="sleepy", args=[JOB_S], queue=self.queue, reserve_for=60)
@@ -70,7 +70,7 @@ class Scene:
 
     async def _hurry_retries(self) -> None:
         try:
-            async with FaktoryClient(parse_url(self.server.url)) as client:
+            async with Client(parse_url(self.server.url)) as client:
                 await client.requeue(MutateTarget.RETRIES, JobFilter(jobtype="sleepy"))
         except FaktoryError:
             return  # the server may be restarting; the next look tries again

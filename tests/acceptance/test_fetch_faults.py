@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
-from shared.urls import shard_queue
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
+from manyhands.shared.urls import shard_queue
 from tests.conftest import AnyServer, StartWorker
 from tests.support.local_site import LocalSite, answer
 from tests.support.waiting import eventually
@@ -51,7 +51,7 @@ def has_lines(path: Path, number: int) -> bool:
 @pytest.mark.timeout(120)
 async def test_workers_that_are_killed_lose_no_page_and_tear_no_line(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     site: LocalSite,
@@ -59,7 +59,7 @@ async def test_workers_that_are_killed_lose_no_page_and_tear_no_line(
 ) -> None:
     path = tmp_path / "pages.ndjson"
     settings = {
-        "WORKER_HANDLERS": "worker.handlers.fetch,worker.handlers.parse",
+        "WORKER_HANDLERS": "manyhands.worker.handlers.fetch,manyhands.worker.handlers.parse",
         "WORKER_QUEUES": "fetch.*:1,parse:1",
         "WORKER_CONCURRENCY": "10",
         "CRAWL_SHARDS": str(SHARDS),

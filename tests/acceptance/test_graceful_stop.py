@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 import pytest
 
 from devservers import FaktoryServer, Relay
-from shared.faktory.client import FaktoryClient
-from shared.faktory.dialer import Dialer
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.faktory_source import FaktorySource
+from manyhands.worker.queues import QueueOrder
+from manyhands.worker.stages import Stage
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.server_state import ServerState
 from tests.support.waiting import eventually
 from tests.support.worker_process import AnyState
-from worker.delivery import Delivery
-from worker.faktory_source import FaktorySource
-from worker.queues import QueueOrder
-from worker.stages import Stage
 
 LANES = 4
 DEPTH = 20
@@ -41,7 +41,7 @@ def ledger_job(number: int, queue: str) -> Job:
 
 
 @asynccontextmanager
-async def pushing(client: FaktoryClient, queue: str, jobs_per_s: float) -> AsyncIterator[list[str]]:
+async def pushing(client: Client, queue: str, jobs_per_s: float) -> AsyncIterator[list[str]]:
     """So many a second for as long as the block takes, however slow the machine is: what is due
     goes together. The jids of those that the server has, which are all when it is over."""
     loop = asyncio.get_running_loop()
@@ -63,11 +63,11 @@ async def pushing(client: FaktoryClient, queue: str, jobs_per_s: float) -> Async
         is_over.set()
 
 
-async def connections(client: FaktoryClient) -> int:
+async def connections(client: Client) -> int:
     return int((await client.info())["server"]["connections"])
 
 
-async def gone_connections(client: FaktoryClient, before: int) -> None:
+async def gone_connections(client: Client, before: int) -> None:
     deadline = asyncio.get_running_loop().time() + CONNECTIONS_GONE_WITHIN_S
     while (now := await connections(client)) > before:
         assert asyncio.get_running_loop().time() < deadline, f"{now} connections, {before} before"
@@ -80,7 +80,7 @@ async def gone_connections(client: FaktoryClient, before: int) -> None:
 @pytest.mark.parametrize("jobs_per_s", [MANY_PER_S, FEW_PER_S])
 async def test_deep_lanes_strand_nothing_when_stopped_while_jobs_keep_arriving(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     ledger: Ledger,
     queue: str,
@@ -118,7 +118,7 @@ async def test_deep_lanes_strand_nothing_when_stopped_while_jobs_keep_arriving(
 
 @pytest.mark.timeout(120)
 async def test_quiet_is_sure_even_when_beat_is_faster_than_the_lanes(
-    faktory: FaktoryServer, client: FaktoryClient, state: ServerState, queue: str
+    faktory: FaktoryServer, client: Client, state: ServerState, queue: str
 ) -> None:
     """BEAT at 0 ms, lanes at 200 ms: the server has jobs on their way to us when it confirms."""
     arrived: list[Delivery] = []
@@ -148,7 +148,7 @@ async def test_quiet_is_sure_even_when_beat_is_faster_than_the_lanes(
 @pytest.mark.timeout(180)
 async def test_a_stop_under_full_load_runs_nothing_twice_and_loses_nothing(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     ledger: Ledger,
     queue: str,

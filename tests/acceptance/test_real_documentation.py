@@ -14,8 +14,8 @@ from urllib.parse import urljoin
 import pytest
 
 from devservers import BrokerServer, documentation, wget
-from shared.crawl.spec import ScopeSpec
-from shared.crawl.states import CrawlState
+from manyhands.shared.crawl.spec import ScopeSpec
+from manyhands.shared.crawl.states import CrawlState
 from tests.acceptance.scale import WHOLE_DOCUMENTATIONS
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawls

@@ -13,7 +13,8 @@ import pytest
 from devservers import BrokerServer, PostgresServer
 from loadtest.sinks_stored import check_each_once, parquet_urls, postgres_rows, warc_urls
 from loadtest.synthetic_web import SyntheticWeb, WebSpec
-from shared.crawl.states import CrawlState
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.worker.sinks.sinks import MOST_PENDING_BYTES
 from tests.acceptance.scale import (
     SINK_DOWN_S,
     SINKS_HOSTS,
@@ -27,7 +28,6 @@ from tests.support.crawling import Crawling
 from tests.support.sink_contents import edge_pages, warc_files, warcio_complains
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
-from worker.sinks.sinks import MOST_PENDING_BYTES
 
 pytestmark = pytest.mark.timeout(1200)
 

@@ -17,10 +17,11 @@ from secrets import token_hex
 import httpx
 import pytest
 
-from api.keys import new_key
 from devservers.build import build
 from devservers.processes import Child
 from loadtest.measure import Sample, steady_rate
+from manyhands.api.keys import new_key
+from manyhands.worker.lane_plan import FLEET_CONNECTIONS
 from tests.acceptance.scale import IS_PROOF, SPLIT_JOBS, SPLIT_ROUND_TRIPS_MS
 from tests.support.compose import ALL_IN_ONE, SERVER, WORKER, Service, services
 from tests.support.contained import Contained
@@ -28,7 +29,6 @@ from tests.support.hosts import Network, can_make_hosts
 from tests.support.ledger import LEDGER_VARIABLE, LedgerTail
 from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually
-from worker.lane_plan import FLEET_CONNECTIONS
 
 SERVER_HOST = "server"
 WORKER_HOSTS = ["worker1", "worker2"]

@@ -6,17 +6,17 @@ import signal
 import pytest
 
 from devservers import FaktoryServer, Toxiproxy
-from shared.faktory.client import FaktoryClient
-from shared.faktory.dialer import Dialer
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.faktory_source import FaktorySource
+from manyhands.worker.queues import QueueOrder
+from manyhands.worker.stages import Stage
 from tests.conftest import StartWorker
 from tests.support.server_state import ServerState
 from tests.support.waiting import eventually
-from worker.delivery import Delivery
-from worker.faktory_source import FaktorySource
-from worker.queues import QueueOrder
-from worker.stages import Stage
 
 DEPTH = 20
 JOBS = 60
@@ -24,7 +24,7 @@ JOBS = 60
 SERVER_WAITS_S = 3.0
 
 
-async def push_some(client: FaktoryClient, queue: str) -> None:
+async def push_some(client: Client, queue: str) -> None:
     jobs = [Job(jobtype="ledger", args=[n], queue=queue, reserve_for=60) for n in range(JOBS)]
     assert await client.push_bulk(jobs) == {}
 
@@ -32,7 +32,7 @@ async def push_some(client: FaktoryClient, queue: str) -> None:
 @pytest.mark.timeout(90)
 async def test_a_lane_cut_with_twenty_fetches_outstanding_strands_none_once_it_is_back(
     faktory: FaktoryServer,
-    client: FaktoryClient,
+    client: Client,
     state: ServerState,
     queue: str,
     toxiproxy: Toxiproxy,
@@ -66,7 +66,7 @@ async def test_a_lane_cut_with_twenty_fetches_outstanding_strands_none_once_it_i
 @pytest.mark.timeout(90)
 async def test_five_hundred_idle_slots_killed_strand_at_most_four_jobs(
     faktory: FaktoryServer,
-    client: FaktoryClient,
+    client: Client,
     state: ServerState,
     queue: str,
     start_worker: StartWorker,

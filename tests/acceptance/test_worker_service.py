@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from devservers import BrokerServer
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job
+from manyhands.worker.supervision.supervisor import STOP_GRACE_S
 from tests.acceptance.scale import (
     IS_PROOF,
     SERVICE_HANGS,
@@ -45,7 +46,6 @@ from tests.support.service_pages import children_of, read_status
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
 from tests.support.worker_service import HANDLERS, running_processes, start_service
-from worker.supervision.supervisor import STOP_GRACE_S
 
 SLOTS = 50 if IS_PROOF else 25
 WINDOW_S = 5.0
@@ -84,13 +84,13 @@ def state(server: BrokerServer) -> BrokerState:
 
 
 @pytest.fixture
-async def client(server: BrokerServer) -> AsyncIterator[FaktoryClient]:
-    async with FaktoryClient(parse_url(server.url)) as client:
+async def client(server: BrokerServer) -> AsyncIterator[Client]:
+    async with Client(parse_url(server.url)) as client:
         yield client
 
 
 @pytest.fixture
-def load(client: FaktoryClient, state: BrokerState, queue: str, ledger: Ledger) -> ServiceLoad:
+def load(client: Client, state: BrokerState, queue: str, ledger: Ledger) -> ServiceLoad:
     return ServiceLoad(client, state, queue, LedgerTail(ledger.path), SERVICE_LEAD)
 
 
@@ -263,7 +263,7 @@ async def has_hung(load: ServiceLoad, times: int) -> None:
 
 async def test_a_job_that_hangs_its_child_is_given_up_in_the_end_and_the_others_go_on(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     load: ServiceLoad,
     start_worker: StartWorker,
     record_property: Record,
@@ -309,7 +309,7 @@ async def test_a_job_that_hangs_its_child_is_given_up_in_the_end_and_the_others_
 
 async def test_children_that_leak_are_replaced_and_every_job_runs_once(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     load: ServiceLoad,
     start_worker: StartWorker,
     record_property: Record,

@@ -7,8 +7,8 @@ from typing import Protocol
 import pytest
 
 from devservers import BrokerServer, FaktoryServer
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
 from tests.support.raw_client import RawClient
 
 
@@ -39,9 +39,9 @@ def server(request: pytest.FixtureRequest) -> Server:
 
 
 @pytest.fixture
-async def client(server: Server) -> AsyncIterator[FaktoryClient]:
+async def client(server: Server) -> AsyncIterator[Client]:
     """Our client, at a server that has just been emptied."""
-    async with FaktoryClient(parse_url(server.url)) as client:
+    async with Client(parse_url(server.url)) as client:
         await client.flush()
         yield client
 

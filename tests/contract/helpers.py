@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
-from shared.faktory.client import FaktoryClient, JobFilter, MutateTarget
-from shared.jobs import Job, utc_now
+from manyhands.shared.faktory.client import Client, JobFilter, MutateTarget
+from manyhands.shared.jobs import Job, utc_now
 
 EVERY_JSON_TYPE: list[Any] = [
     None,
@@ -30,17 +30,17 @@ SETS = ("scheduled", "retries", "dead", "working")
 TARGETS = [MutateTarget.RETRIES, MutateTarget.SCHEDULED, MutateTarget.DEAD]
 
 
-async def sizes(client: FaktoryClient) -> dict[str, int]:
+async def sizes(client: Client) -> dict[str, int]:
     info = await client.info()
     return {name: info["faktory"]["sets"][name] for name in SETS}
 
 
-async def queue_size(client: FaktoryClient, queue: str) -> int:
+async def queue_size(client: Client, queue: str) -> int:
     info = await client.info()
     return int(info["faktory"]["queues"].get(queue, 0))
 
 
-async def put_into(client: FaktoryClient, target: MutateTarget, job: Job) -> None:
+async def put_into(client: Client, target: MutateTarget, job: Job) -> None:
     """Bring a job into one of the sets by the ways that lead there."""
     if target is MutateTarget.SCHEDULED:
         job.at = utc_now() + timedelta(hours=1)
@@ -53,7 +53,7 @@ async def put_into(client: FaktoryClient, target: MutateTarget, job: Job) -> Non
     await client.fail(job.jid, "Broken", "on purpose")
 
 
-async def take_out(client: FaktoryClient, target: MutateTarget, job: Job) -> dict[str, Any]:
+async def take_out(client: Client, target: MutateTarget, job: Job) -> dict[str, Any]:
     """Requeue a job of a set and fetch it: the only way to see it over the protocol."""
     await client.requeue(target, JobFilter(jids=[job.jid]))
     fetched = await client.fetch([job.queue])

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from shared.jobs import new_jid
+from manyhands.shared.jobs import new_jid
 from tests.contract.conftest import Server
 from tests.support.raw_client import RawClient
 

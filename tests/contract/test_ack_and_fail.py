@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from shared.errors import ServerError
-from shared.faktory.client import FaktoryClient, MutateTarget
-from shared.jobs import Job, new_jid
+from manyhands.shared.errors import ServerError
+from manyhands.shared.faktory.client import Client, MutateTarget
+from manyhands.shared.jobs import Job, new_jid
 from tests.contract.conftest import Server
 from tests.contract.helpers import SETS, sizes, take_out
 from tests.support.raw_client import RawClient
 
 
-async def test_an_acknowledged_job_is_gone_and_counted(client: FaktoryClient, queue: str) -> None:
+async def test_an_acknowledged_job_is_gone_and_counted(client: Client, queue: str) -> None:
     job = Job(jobtype="any", args=[], queue=queue)
     await client.push(job)
     assert await client.fetch([queue])
@@ -27,19 +27,17 @@ async def test_an_acknowledged_job_is_gone_and_counted(client: FaktoryClient, qu
 
 
 async def test_an_ack_can_be_repeated_and_may_name_a_job_that_nobody_knows(
-    client: FaktoryClient,
+    client: Client,
 ) -> None:
     await client.ack(new_jid())
 
 
-async def test_a_fail_of_a_job_that_nobody_knows_is_refused(client: FaktoryClient) -> None:
+async def test_a_fail_of_a_job_that_nobody_knows_is_refused(client: Client) -> None:
     with pytest.raises(ServerError, match=r"(?i)job not found"):
         await client.fail(new_jid(), "Broken", "on purpose")
 
 
-async def test_a_failed_job_waits_for_its_retry_and_says_why(
-    client: FaktoryClient, queue: str
-) -> None:
+async def test_a_failed_job_waits_for_its_retry_and_says_why(client: Client, queue: str) -> None:
     job = Job(jobtype="any", args=["ä"], queue=queue, retry=4, custom={"mine": 1})
     await client.push(job)
     assert await client.fetch([queue])
@@ -58,7 +56,7 @@ async def test_a_failed_job_waits_for_its_retry_and_says_why(
     assert failure["failed_at"] and failure["next_at"]
 
 
-async def test_a_long_error_is_cut_between_characters(client: FaktoryClient, queue: str) -> None:
+async def test_a_long_error_is_cut_between_characters(client: Client, queue: str) -> None:
     job = Job(jobtype="any", args=[], queue=queue)
     await client.push(job)
     assert await client.fetch([queue])
@@ -72,7 +70,7 @@ async def test_a_long_error_is_cut_between_characters(client: FaktoryClient, que
     assert len(failure["backtrace"]) == 50
 
 
-async def test_each_failure_counts(client: FaktoryClient, queue: str) -> None:
+async def test_each_failure_counts(client: Client, queue: str) -> None:
     job = Job(jobtype="any", args=[], queue=queue, retry=2)
     await client.push(job)
     assert await client.fetch([queue])
@@ -89,7 +87,7 @@ async def test_each_failure_counts(client: FaktoryClient, queue: str) -> None:
     assert (await client.info())["faktory"]["total_failures"] == 3
 
 
-async def test_a_failed_job_without_retries_is_discarded(client: FaktoryClient, queue: str) -> None:
+async def test_a_failed_job_without_retries_is_discarded(client: Client, queue: str) -> None:
     job = Job(jobtype="any", args=[], queue=queue, retry=0)
     await client.push(job)
     assert await client.fetch([queue])
@@ -100,7 +98,7 @@ async def test_a_failed_job_without_retries_is_discarded(client: FaktoryClient, 
 
 
 async def test_a_failed_job_with_retry_minus_one_is_dead_at_once(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     job = Job(jobtype="any", args=[], queue=queue, retry=-1)
     await client.push(job)
@@ -112,7 +110,7 @@ async def test_a_failed_job_with_retry_minus_one_is_dead_at_once(
 
 
 async def test_our_pushes_never_change_the_default_of_jobs_that_name_no_retry(
-    client: FaktoryClient, server: Server, queue: str
+    client: Client, server: Server, queue: str
 ) -> None:
     """A PUSH with `retry` overwrites the server's default for all clients, a PUSHB does not."""
     await client.push(Job(jobtype="ours", args=[], queue=f"{queue}-ours", retry=0))

@@ -4,21 +4,21 @@ import secrets
 
 import pytest
 
-from shared.errors import ServerError
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.errors import ServerError
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
 from tests.contract.conftest import Server
 from tests.contract.helpers import SETS, TARGETS, put_into, queue_size, sizes
 from tests.support.raw_client import RawClient
 
 
-async def test_a_beat_of_an_unknown_worker_is_refused(client: FaktoryClient) -> None:
+async def test_a_beat_of_an_unknown_worker_is_refused(client: Client) -> None:
     with pytest.raises(ServerError, match=r"(?i)unknown worker"):
         await client.beat("nobody-knows-me")
 
 
 async def test_a_beat_of_a_known_worker_is_answered_with_nothing_to_do(
-    client: FaktoryClient, server: Server
+    client: Client, server: Server
 ) -> None:
     wid = secrets.token_hex(8)
     with RawClient(server.url, wid=wid):
@@ -26,7 +26,7 @@ async def test_a_beat_of_a_known_worker_is_answered_with_nothing_to_do(
 
 
 async def test_a_worker_that_says_it_is_quiet_is_told_so_from_then_on(
-    client: FaktoryClient, server: Server
+    client: Client, server: Server
 ) -> None:
     wid = secrets.token_hex(8)
     with RawClient(server.url, wid=wid):
@@ -34,7 +34,7 @@ async def test_a_worker_that_says_it_is_quiet_is_told_so_from_then_on(
         assert await client.beat(wid) == "quiet"
 
 
-async def test_info_has_the_shape_that_we_rely_on(client: FaktoryClient, queue: str) -> None:
+async def test_info_has_the_shape_that_we_rely_on(client: Client, queue: str) -> None:
     await client.push(Job(jobtype="any", args=[], queue=queue))
 
     info = await client.info()
@@ -51,7 +51,7 @@ async def test_info_has_the_shape_that_we_rely_on(client: FaktoryClient, queue: 
     assert info["server"]["faktory_version"]
 
 
-async def test_flush_deletes_queues_sets_and_counters(client: FaktoryClient, queue: str) -> None:
+async def test_flush_deletes_queues_sets_and_counters(client: Client, queue: str) -> None:
     for target in TARGETS:
         await put_into(client, target, Job(jobtype="any", args=[], queue=queue))
     await client.push(Job(jobtype="any", args=[], queue=queue))
@@ -66,7 +66,7 @@ async def test_flush_deletes_queues_sets_and_counters(client: FaktoryClient, que
 
 
 async def test_a_command_of_the_paid_edition_is_refused_and_the_connection_lives_on(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     with pytest.raises(ServerError):
         await client.call(b'TRACK GET "some-job-id"\r\n')

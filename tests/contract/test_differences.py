@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devservers import BrokerServer, FaktoryServer
-from shared.jobs import new_jid, rfc3339, utc_now
+from manyhands.shared.jobs import new_jid, rfc3339, utc_now
 from tests.contract.raw import ack, fetch, job, push, queued
 from tests.support.raw_client import RawClient, RawConnection
 

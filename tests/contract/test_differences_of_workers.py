@@ -8,7 +8,7 @@ import secrets
 import pytest
 
 from devservers import BrokerServer, FaktoryServer
-from shared.jobs import new_jid
+from manyhands.shared.jobs import new_jid
 from tests.contract.conftest import Server
 from tests.contract.raw import ack, fetch, job, push, queued, working
 from tests.support.many_connections import connections, many_connections

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
 from tests.contract.helpers import EVERY_JSON_TYPE
 
 
 async def test_a_job_comes_back_with_every_field_as_it_was_pushed(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     job = Job(
         jobtype="каждый тип",
@@ -44,7 +44,7 @@ async def test_a_job_comes_back_with_every_field_as_it_was_pushed(
 
 
 async def test_a_job_that_says_nothing_special_carries_every_field_explicitly(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     await client.push(Job(jobtype="any", args=[], queue=queue))
 
@@ -57,7 +57,7 @@ async def test_a_job_that_says_nothing_special_carries_every_field_explicitly(
 
 
 @pytest.mark.parametrize("retry", [-1, 0, 1, 25])
-async def test_every_value_of_retry_arrives(client: FaktoryClient, queue: str, retry: int) -> None:
+async def test_every_value_of_retry_arrives(client: Client, queue: str, retry: int) -> None:
     await client.push(Job(jobtype="any", args=[], queue=queue, retry=retry))
 
     fetched = await client.fetch([queue])
@@ -67,7 +67,7 @@ async def test_every_value_of_retry_arrives(client: FaktoryClient, queue: str, r
 
 
 async def test_jobs_of_a_queue_come_in_the_order_in_which_they_were_pushed(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     assert (
         await client.push_bulk([Job(jobtype="any", args=[n], queue=queue) for n in range(5)]) == {}
@@ -79,7 +79,7 @@ async def test_jobs_of_a_queue_come_in_the_order_in_which_they_were_pushed(
 
 
 async def test_a_fetch_serves_its_queues_in_the_order_in_which_it_names_them(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     for name in ("low", "high"):
         await client.push(Job(jobtype=name, args=[], queue=f"{queue}-{name}"))
@@ -91,11 +91,11 @@ async def test_a_fetch_serves_its_queues_in_the_order_in_which_it_names_them(
     assert second is not None and second["jobtype"] == "low"
 
 
-async def test_a_fetch_on_an_empty_queue_gives_nothing(client: FaktoryClient, queue: str) -> None:
+async def test_a_fetch_on_an_empty_queue_gives_nothing(client: Client, queue: str) -> None:
     assert await client.fetch([queue]) is None
 
 
-async def test_commands_are_answered_while_a_fetch_waits(client: FaktoryClient, queue: str) -> None:
+async def test_commands_are_answered_while_a_fetch_waits(client: Client, queue: str) -> None:
     waiting = asyncio.create_task(client.fetch([queue]))
     await client.info()
     assert not waiting.done()

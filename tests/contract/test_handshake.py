@@ -9,9 +9,9 @@ from urllib.parse import quote
 
 import pytest
 
-from shared.errors import ConnectFailed
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
+from manyhands.shared.errors import ConnectFailed
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
 from tests.contract.conftest import Server
 from tests.support.raw_client import RawClient, RawConnection
 
@@ -80,11 +80,11 @@ def test_the_hash_of_one_round_does_not_open_for_version_two(server_with_passwor
 async def test_our_client_gets_in_with_the_password_and_not_with_another(
     server_with_password: Server,
 ) -> None:
-    async with FaktoryClient(parse_url(server_with_password.url)) as client:
+    async with Client(parse_url(server_with_password.url)) as client:
         assert await client.info()
     wrong = f"tcp://:{quote('wrong', safe='')}@127.0.0.1:{server_with_password.port}"
     with pytest.raises(ConnectFailed, match="refused the password") as caught:
-        async with FaktoryClient(parse_url(wrong)):
+        async with Client(parse_url(wrong)):
             pass
     assert not caught.value.is_retryable
 
@@ -93,7 +93,7 @@ async def test_our_client_needs_a_password_where_one_is_asked_for(
     server_with_password: Server,
 ) -> None:
     with pytest.raises(ConnectFailed, match="needs a password"):
-        async with FaktoryClient(parse_url(f"tcp://127.0.0.1:{server_with_password.port}")):
+        async with Client(parse_url(f"tcp://127.0.0.1:{server_with_password.port}")):
             pass
 
 
@@ -106,16 +106,16 @@ async def test_our_client_gets_in_over_tls_if_it_trusts_the_authority(
     server_with_tls: Server,
 ) -> None:
     address = parse_url(server_with_tls.url)
-    async with FaktoryClient(address, ca_file=server_with_tls.ca_file) as client:
+    async with Client(address, ca_file=server_with_tls.ca_file) as client:
         assert await client.info()
     with pytest.raises(ConnectFailed, match="not trusted"):
-        async with FaktoryClient(address):
+        async with Client(address):
             pass
 
 
 async def test_a_plain_connection_to_a_server_with_tls_gets_a_hint(server_with_tls: Server) -> None:
     with pytest.raises(ConnectFailed, match=r"tcp\+tls://"):
-        async with FaktoryClient(parse_url(f"tcp://127.0.0.1:{server_with_tls.port}")):
+        async with Client(parse_url(f"tcp://127.0.0.1:{server_with_tls.port}")):
             pass
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from shared.errors import InvalidJob
-from shared.faktory.client import FaktoryClient, JobFilter, MutateTarget
-from shared.jobs import Job
+from manyhands.shared.errors import InvalidJob
+from manyhands.shared.faktory.client import Client, JobFilter, MutateTarget
+from manyhands.shared.jobs import Job
 from tests.contract.helpers import TARGETS, put_into, sizes, take_out
 
 
 @pytest.mark.parametrize("target", TARGETS)
 async def test_clear_empties_one_set_and_no_other(
-    client: FaktoryClient, queue: str, target: MutateTarget
+    client: Client, queue: str, target: MutateTarget
 ) -> None:
     for each in TARGETS:
         await put_into(client, each, Job(jobtype="any", args=[], queue=queue))
@@ -24,7 +24,7 @@ async def test_clear_empties_one_set_and_no_other(
 @pytest.mark.parametrize("jid", ["0123456789abcdef", "a jid with spaces"])
 @pytest.mark.parametrize("target", TARGETS)
 async def test_discard_takes_the_named_job_out_of_its_set(
-    client: FaktoryClient, queue: str, target: MutateTarget, jid: str
+    client: Client, queue: str, target: MutateTarget, jid: str
 ) -> None:
     other = Job(jobtype="any", args=["other"], queue=queue)
     await put_into(client, target, Job(jobtype="any", args=[], queue=queue, jid=jid))
@@ -39,7 +39,7 @@ async def test_discard_takes_the_named_job_out_of_its_set(
 @pytest.mark.parametrize("jid", ["0123456789abcdef", "a jid with spaces"])
 @pytest.mark.parametrize("target", TARGETS)
 async def test_requeue_puts_the_named_job_into_its_queue_now(
-    client: FaktoryClient, queue: str, target: MutateTarget, jid: str
+    client: Client, queue: str, target: MutateTarget, jid: str
 ) -> None:
     await put_into(client, target, Job(jobtype="any", args=[], queue=queue, jid=jid))
     await put_into(client, target, Job(jobtype="any", args=[], queue=queue))
@@ -54,7 +54,7 @@ async def test_requeue_puts_the_named_job_into_its_queue_now(
 @pytest.mark.parametrize("jid", ["0123456789abcdef", "a jid with spaces"])
 @pytest.mark.parametrize("target", [MutateTarget.RETRIES, MutateTarget.SCHEDULED])
 async def test_kill_moves_the_named_job_to_the_dead(
-    client: FaktoryClient, queue: str, target: MutateTarget, jid: str
+    client: Client, queue: str, target: MutateTarget, jid: str
 ) -> None:
     job = Job(jobtype="any", args=["killed"], queue=queue, jid=jid)
     await put_into(client, target, job)
@@ -67,7 +67,7 @@ async def test_kill_moves_the_named_job_to_the_dead(
     assert (await take_out(client, MutateTarget.DEAD, job))["args"] == ["killed"]
 
 
-async def test_a_filter_can_name_a_job_type(client: FaktoryClient, queue: str) -> None:
+async def test_a_filter_can_name_a_job_type(client: Client, queue: str) -> None:
     for jobtype in ("wanted", "wanted", "other"):
         job = Job(jobtype=jobtype, args=[], queue=queue)
         await put_into(client, MutateTarget.RETRIES, job)
@@ -77,7 +77,7 @@ async def test_a_filter_can_name_a_job_type(client: FaktoryClient, queue: str) -
     assert (await sizes(client))["retries"] == 1
 
 
-async def test_a_filter_can_be_a_pattern_over_the_job(client: FaktoryClient, queue: str) -> None:
+async def test_a_filter_can_be_a_pattern_over_the_job(client: Client, queue: str) -> None:
     for tenant in ("red and blue", "green"):
         job = Job(jobtype="any", args=[], queue=queue, custom={"tenant": tenant})
         await put_into(client, MutateTarget.SCHEDULED, job)
@@ -87,6 +87,6 @@ async def test_a_filter_can_be_a_pattern_over_the_job(client: FaktoryClient, que
     assert (await sizes(client))["scheduled"] == 1
 
 
-async def test_a_filter_that_names_nothing_is_never_sent(client: FaktoryClient) -> None:
+async def test_a_filter_that_names_nothing_is_never_sent(client: Client) -> None:
     with pytest.raises(InvalidJob, match="empty filter"):
         await client.discard(MutateTarget.DEAD, JobFilter())

@@ -5,17 +5,17 @@ from datetime import timedelta
 import orjson
 import pytest
 
-from shared.errors import InvalidJob
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job, encode_job, utc_now
+from manyhands.shared.errors import InvalidJob
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job, encode_job, utc_now
 from tests.contract.helpers import queue_size, sizes
 
 
-async def commands(client: FaktoryClient) -> int:
+async def commands(client: Client) -> int:
     return int((await client.info())["server"]["command_count"])
 
 
-async def commands_when_alone(client: FaktoryClient) -> int:
+async def commands_when_alone(client: Client) -> int:
     """The server may still be at the last ones of an earlier test."""
     before = await commands(client)
     while (after := await commands(client)) != before + 1:
@@ -23,7 +23,7 @@ async def commands_when_alone(client: FaktoryClient) -> int:
     return after
 
 
-async def test_a_whole_batch_of_a_thousand_is_taken(client: FaktoryClient, queue: str) -> None:
+async def test_a_whole_batch_of_a_thousand_is_taken(client: Client, queue: str) -> None:
     jobs = [Job(jobtype="any", args=[n], queue=queue) for n in range(1000)]
 
     assert await client.push_bulk(jobs) == {}
@@ -31,12 +31,12 @@ async def test_a_whole_batch_of_a_thousand_is_taken(client: FaktoryClient, queue
     assert await queue_size(client, queue) == 1000
 
 
-async def test_an_empty_batch_is_no_command(client: FaktoryClient) -> None:
+async def test_an_empty_batch_is_no_command(client: Client) -> None:
     assert await client.push_bulk([]) == {}
 
 
 async def test_a_refused_job_of_a_batch_is_named_by_its_jid_and_the_others_are_queued(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     good = [Job(jobtype="any", args=[n], queue=queue) for n in range(2)]
     too_long = Job(jobtype="any", args=[], queue=queue).to_wire() | {"reserve_for": 86_401}
@@ -71,7 +71,7 @@ async def test_a_refused_job_of_a_batch_is_named_by_its_jid_and_the_others_are_q
     ],
 )
 async def test_what_the_server_would_refuse_or_spoil_is_never_sent(
-    client: FaktoryClient, queue: str, field: str, value: object
+    client: Client, queue: str, field: str, value: object
 ) -> None:
     job = Job(jobtype="any", args=[], queue=queue)
     setattr(job, field, value)
@@ -84,7 +84,7 @@ async def test_what_the_server_would_refuse_or_spoil_is_never_sent(
     assert await commands(client) == before + 1
 
 
-async def test_two_jobs_of_one_batch_may_not_share_a_jid(client: FaktoryClient, queue: str) -> None:
+async def test_two_jobs_of_one_batch_may_not_share_a_jid(client: Client, queue: str) -> None:
     job = Job(jobtype="any", args=[], queue=queue)
 
     with pytest.raises(InvalidJob, match=job.jid):
@@ -93,9 +93,7 @@ async def test_two_jobs_of_one_batch_may_not_share_a_jid(client: FaktoryClient, 
     assert await queue_size(client, queue) == 0
 
 
-async def test_a_job_for_the_future_is_scheduled_and_not_queued(
-    client: FaktoryClient, queue: str
-) -> None:
+async def test_a_job_for_the_future_is_scheduled_and_not_queued(client: Client, queue: str) -> None:
     job = Job(jobtype="any", args=[], queue=queue, at=utc_now() + timedelta(hours=1))
 
     await client.push(job)
@@ -104,9 +102,7 @@ async def test_a_job_for_the_future_is_scheduled_and_not_queued(
     assert await queue_size(client, queue) == 0
 
 
-async def test_a_scheduled_job_is_queued_when_its_time_has_come(
-    client: FaktoryClient, queue: str
-) -> None:
+async def test_a_scheduled_job_is_queued_when_its_time_has_come(client: Client, queue: str) -> None:
     await client.push(Job(jobtype="any", args=[], queue=queue, at=utc_now() + timedelta(seconds=1)))
 
     fetched = None

@@ -4,15 +4,13 @@ import asyncio
 
 import pytest
 
-from shared.errors import InvalidJob
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.errors import InvalidJob
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
 from tests.contract.helpers import queue_size
 
 
-async def test_a_paused_queue_gives_no_job_until_it_is_resumed(
-    client: FaktoryClient, queue: str
-) -> None:
+async def test_a_paused_queue_gives_no_job_until_it_is_resumed(client: Client, queue: str) -> None:
     await client.push(Job(jobtype="any", args=[], queue=queue))
     await client.queue_pause([queue])
 
@@ -22,9 +20,7 @@ async def test_a_paused_queue_gives_no_job_until_it_is_resumed(
     assert await client.fetch([queue]) is not None
 
 
-async def test_all_queues_can_be_paused_and_resumed_at_once(
-    client: FaktoryClient, queue: str
-) -> None:
+async def test_all_queues_can_be_paused_and_resumed_at_once(client: Client, queue: str) -> None:
     names = [f"{queue}-a", f"{queue}-b"]
     for name in names:
         await client.push(Job(jobtype="any", args=[], queue=name))
@@ -38,7 +34,7 @@ async def test_all_queues_can_be_paused_and_resumed_at_once(
 
 
 async def test_a_removed_queue_loses_its_jobs_and_the_others_keep_theirs(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     names = [f"{queue}-a", f"{queue}-b", f"{queue}-c"]
     for name in names:
@@ -50,7 +46,7 @@ async def test_a_removed_queue_loses_its_jobs_and_the_others_keep_theirs(
 
 
 async def test_the_latency_of_a_queue_is_the_age_of_its_oldest_job(
-    client: FaktoryClient, queue: str
+    client: Client, queue: str
 ) -> None:
     await client.push(Job(jobtype="any", args=[], queue=queue))
     await asyncio.sleep(0.2)
@@ -65,7 +61,7 @@ async def test_the_latency_of_a_queue_is_the_age_of_its_oldest_job(
 
 @pytest.mark.parametrize("names", [[], ["two words"], ["a", "*"], ["line\r\nFLUSH"]])
 async def test_a_queue_name_that_would_break_the_line_is_never_sent(
-    client: FaktoryClient, names: list[str]
+    client: Client, names: list[str]
 ) -> None:
     with pytest.raises(InvalidJob):
         await client.queue_remove(names)
@@ -74,7 +70,7 @@ async def test_a_queue_name_that_would_break_the_line_is_never_sent(
 
 
 async def test_latency_of_all_queues_is_not_a_question_that_can_be_asked(
-    client: FaktoryClient,
+    client: Client,
 ) -> None:
     with pytest.raises(InvalidJob):
         await client.queue_latency(["*"])

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from shared.jobs import new_jid
+from manyhands.shared.jobs import new_jid
 from tests.contract.conftest import Server
 from tests.contract.raw import json_line, push_line, refusal
 from tests.support.raw_client import RawClient

@@ -10,14 +10,14 @@ import brotli
 import uvloop
 import zstandard
 
-from shared.settings import FetchSettings
-from shared.urls import Url, parse_url
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import Url, parse_url
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.fetcher import Answer, FetchError
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
 from tests.fuzz.inputs import Pieces, damaged, in_pieces
 from tests.fuzz.targets import Fault, InProcess, stopwatch
 from tests.support.archives import gzipped
-from worker.net.addresses import AddressRule
-from worker.net.fetcher import Answer, FetchError
-from worker.net.http1_fetcher import Http1Fetcher
 
 MAX_BYTES = 100_000
 PAGE = b"<title>a page</title>" * 10

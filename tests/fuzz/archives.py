@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from manyhands.worker.warc.chunks import ChunkReader
+from manyhands.worker.warc.frames import NotAnArchive
+from manyhands.worker.warc.reading import Position
 from tests.fuzz.inputs import Pieces, damaged
 from tests.fuzz.targets import Fault, InProcess
 from tests.support.archives import PACKS, MemoryStream, http_answer, page_record, warc_record
-from worker.warc.chunks import ChunkReader
-from worker.warc.frames import NotAnArchive
-from worker.warc.reading import Position
 
 MAX_BYTES = 1024 * 1024
 TRUNCATE_BYTES = 100_000

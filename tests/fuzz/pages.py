@@ -2,11 +2,11 @@
 
 from hypothesis import strategies as st
 
-from shared.settings import FetchSettings
-from shared.urls import parse_url
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import parse_url
+from manyhands.worker.html import MAX_CRAWLED_LINKS, extract
 from tests.fuzz.inputs import Pieces, damaged
 from tests.fuzz.targets import Fault, InProcess
-from worker.html import MAX_CRAWLED_LINKS, extract
 
 URL = parse_url("http://example.com/a/b?c=d")
 TYPES = (

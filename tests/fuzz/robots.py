@@ -2,12 +2,12 @@
 
 from hypothesis import strategies as st
 
-from shared.state.model import StoredRobots
+from manyhands.shared.state.model import StoredRobots
+from manyhands.worker.crawl.robots import MAX_BYTES, RULES, RobotsRules, lifetime_s, rules_of
+from manyhands.worker.crawl.robots_source import PARSED_IN_A_THREAD_BYTES
+from manyhands.worker.crawl.robots_tags import directives
 from tests.fuzz.inputs import Pieces, damaged
 from tests.fuzz.targets import Fault, InProcess, stopwatch
-from worker.crawl.robots import MAX_BYTES, RULES, RobotsRules, lifetime_s, rules_of
-from worker.crawl.robots_source import PARSED_IN_A_THREAD_BYTES
-from worker.crawl.robots_tags import directives
 
 NOW = 1_800_000_000.0
 URLS = (

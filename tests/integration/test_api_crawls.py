@@ -12,15 +12,15 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.keys import new_key
 from devservers import BrokerServer
 from devservers.api import ApiServer
 from devservers.processes import wait_until
-from shared.crawl.states import CrawlState
-from shared.state.directory import open_control
-from shared.state.model import DomainRule, Member
-from shared.state.protocol import ControlStore
-from shared.urls import shard_of_domain
+from manyhands.api.keys import new_key
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.directory import open_control
+from manyhands.shared.state.model import DomainRule, Member
+from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.urls import shard_of_domain
 from tests.support.api_command import refusal
 from tests.support.crawl_state import crawled
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.keys import new_key, parse_keys
-from api.openapi import ANSWERS
 from devservers import BrokerServer
 from devservers.api import ApiServer
-from shared.crawl.states import CrawlState
-from shared.settings import CrawlSettings
-from shared.state.directory import open_control
+from manyhands.api.keys import new_key, parse_keys
+from manyhands.api.openapi import ANSWERS
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.state.directory import open_control
 from tests.support import doc_commands
 from tests.support.crawl_state import crawled
 from tests.support.doc_commands import ROOT, Command, shape

@@ -14,7 +14,7 @@ import zstandard
 
 from devservers import FaktoryServer
 from devservers.api import ApiServer
-from shared.urls import shard_queue
+from manyhands.shared.urls import shard_queue
 from tests.conftest import ON_BOTH_SERVERS, AnyServer
 from tests.support.http_socket import HttpSocket
 from tests.support.worker_process import AnyState

@@ -11,11 +11,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.keys import new_key
 from devservers import BrokerServer, FaktoryServer
 from devservers.api import ApiServer
 from devservers.processes import wait_until
-from shared.version import VERSION
+from manyhands.api.keys import new_key
+from manyhands.shared.version import VERSION
 from tests.conftest import ON_BOTH_SERVERS, PASSWORD, AnyServer
 from tests.support.api_command import refusal, run_api
 from tests.support.odd_servers import listening

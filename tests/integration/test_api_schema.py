@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from api.keys import new_key
 from devservers import BrokerServer, FaktoryServer
 from devservers.api import ApiServer
+from manyhands.api.keys import new_key
 from tests.conftest import AnyServer
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from devservers import BrokerServer
-from shared.jobs import new_jid
+from manyhands.shared.jobs import new_jid
 from tests.support.broker_state import BrokerState
 from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually

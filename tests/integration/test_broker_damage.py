@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.directory import DATABASE
-from broker.schema import PAGE_BYTES
 from devservers import BrokerServer
 from devservers.processes import StartError
-from shared.jobs import new_jid
+from manyhands.broker.directory import DATABASE
+from manyhands.broker.schema import PAGE_BYTES
+from manyhands.shared.jobs import new_jid
 from tests.acceptance.scale import IS_PROOF
 from tests.support.broken_files import Content, content_of, flip, overwrite
 from tests.support.broker_command import refusal, run_broker

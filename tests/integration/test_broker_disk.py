@@ -14,10 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from broker.schema import PAGE_BYTES
 from devservers import BrokerServer
 from devservers.processes import Child
-from shared.jobs import new_jid
+from manyhands.broker.schema import PAGE_BYTES
+from manyhands.shared.jobs import new_jid
 from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually
 

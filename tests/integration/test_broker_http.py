@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from devservers import BrokerServer, FaktoryServer
-from shared.jobs import new_jid
+from manyhands.shared.jobs import new_jid
 from tests.conftest import PASSWORD
 from tests.support.raw_client import RawClient
 

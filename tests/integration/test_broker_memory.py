@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.directory import DATABASE
 from devservers import BrokerServer
-from shared.jobs import new_jid, rfc3339
+from manyhands.broker.directory import DATABASE
+from manyhands.shared.jobs import new_jid, rfc3339
 from tests.acceptance.scale import IS_PROOF
 from tests.support.raw_client import RawClient
 from tests.support.strain import MIB, bystander, peak_bytes

@@ -1,4 +1,4 @@
-"""`python -m broker` as a process: starts that must fail, stops under load, backup and restore."""
+"""`manyhands broker` as a process: starts that must fail, stops under load, backup and restore."""
 
 import asyncio
 import contextlib
@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.directory import DATABASE
 from devservers import BrokerServer
-from shared.errors import FaktoryError
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job, new_jid
+from manyhands.broker.directory import DATABASE
+from manyhands.shared.errors import FaktoryError
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job, new_jid
 from tests.support.broker_command import refusal, run_broker
 from tests.support.broker_state import BrokerState
 from tests.support.raw_client import RawClient
@@ -158,7 +158,7 @@ def test_a_database_that_was_damaged_in_a_crash_is_said_so_and_left_alone(
 
 async def keep_pushing(url: str, queue: str, answered: set[str]) -> None:
     """Push until the server is gone."""
-    async with FaktoryClient(parse_url(url)) as client:
+    async with Client(parse_url(url)) as client:
         while True:
             jobs = [Job(jobtype="any", args=[], queue=queue) for _ in range(20)]
             try:

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from shared.settings import Settings
+from manyhands.shared.settings import Settings
+from manyhands.worker.child import ChildSpec
+from manyhands.worker.link import Backlog, Figures
+from manyhands.worker.stages import ProcessGroup
+from manyhands.worker.supervision import child_handle
+from manyhands.worker.supervision.child_handle import ChildHandle
 from tests.support import odd_children
 from tests.support.odd_children import MANY_SAMPLES
 from tests.support.waiting import eventually
-from worker.child import ChildSpec
-from worker.link import Backlog, Figures
-from worker.stages import ProcessGroup
-from worker.supervision import child_handle
-from worker.supervision.child_handle import ChildHandle
 
 StartChild = Callable[..., ChildHandle]
 START_METHODS = ("spawn", "forkserver", "fork")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.services import Place, ServiceFailed, broker, service
+from manyhands.cli.services import Place, ServiceFailed, broker, service
 from tests.support.cli_command import ROOT, environment, processes_in
 from tests.support.waiting import eventually
 
 LASTING = """
 import asyncio, pathlib, sys
-from cli.services import Place, broker
+from manyhands.cli.services import Place, broker
 
 async def main():
     place = Place(pathlib.Path(sys.argv[1]))

@@ -6,15 +6,15 @@ from ipaddress import ip_network
 
 import pytest
 
-from shared.settings import FetchSettings
-from shared.urls import parse_url
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import parse_url
+from manyhands.worker.net import dns as module
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.dns import Dns
+from manyhands.worker.net.fetcher import TemporaryFetchError
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
 from tests.support.dns_server import NO_ERROR, SERVER_FAILURE, DnsServer, Zone
 from tests.support.local_site import LocalSite, answer
-from worker.net import dns as module
-from worker.net.addresses import AddressRule
-from worker.net.dns import Dns
-from worker.net.fetcher import TemporaryFetchError
-from worker.net.http1_fetcher import Http1Fetcher
 
 ZONES = {
     "four.test": Zone(["192.0.2.1", "192.0.2.2"]),

@@ -13,7 +13,12 @@ from aiohttp import ClientError
 
 import devservers.elasticsearch
 from devservers import ElasticsearchServer, Toxiproxy
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import PlainRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.sinks.servers import elasticsearch as sink_module
+from manyhands.worker.sinks.servers.elasticsearch import ElasticsearchSink
+from manyhands.worker.sinks.servers.elasticsearch_bulk import requests_of
 from tests.support.shared_server import SharedServer
 from tests.support.sink_records import (
     MEGABYTE,
@@ -24,11 +29,6 @@ from tests.support.sink_records import (
     until,
     written,
 )
-from worker.records import PlainRecord, Record
-from worker.sinks.protocol import RecordsRefused
-from worker.sinks.servers import elasticsearch as sink_module
-from worker.sinks.servers.elasticsearch import ElasticsearchSink
-from worker.sinks.servers.elasticsearch_bulk import requests_of
 
 pytestmark = pytest.mark.jvm
 

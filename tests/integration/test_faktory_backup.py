@@ -3,9 +3,9 @@
 import shutil
 
 from devservers import FaktoryServer
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job
 from tests.support.raw_client import RawClient
 
 JOBS = 10
@@ -14,7 +14,7 @@ JOBS = 10
 async def test_a_copy_of_one_file_brings_the_jobs_to_another_faktory(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     with FaktoryServer(data_dir=old) as server:
-        async with FaktoryClient(parse_url(server.url)) as client:
+        async with Client(parse_url(server.url)) as client:
             jobs = [Job(jobtype="add", args=[number, 2]) for number in range(JOBS)]
             assert await client.push_bulk(jobs) == {}
     (new / "db").mkdir(parents=True)

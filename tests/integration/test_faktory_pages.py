@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from devservers import FaktoryServer
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job
 from tests.support.compose import ALL_IN_ONE, SERVER, services
 from tests.support.manifests import OVERLAYS, manifests, workload
 
@@ -49,7 +49,7 @@ async def test_keda_finds_the_backlog_where_it_looks(locked, web):
         one for overlay in OVERLAYS for one in manifests(overlay) if one.kind == "ScaledObject"
     ]
     (trigger,) = scaled.spec["triggers"]
-    async with FaktoryClient(parse_url(locked.url)) as client:
+    async with Client(parse_url(locked.url)) as client:
         queues = ["default", "parse", "fetch.00"]
         jobs = [Job(jobtype="add", args=[1, 2], queue=queue) for queue in queues]
         assert await client.push_bulk(jobs) == {}

@@ -1,4 +1,4 @@
-"""A URL all the way: a fetch job is pushed, `python -m worker` fetches and parses the page of a
+"""A URL all the way: a fetch job is pushed, `manyhands worker` fetches and parses the page of a
 local site, and the record is in the file."""
 
 from collections.abc import AsyncIterator
@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job, utc_now
-from shared.urls import shard_queue
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job, utc_now
+from manyhands.shared.urls import shard_queue
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.local_site import LocalSite, answer, redirect
 from tests.support.waiting import eventually
@@ -21,7 +21,7 @@ from tests.support.worker_process import AnyState, WorkerUnderTest
 ON_THE_BROKER = pytest.mark.parametrize("server", ["broker_process"], indirect=True)
 
 SHARDS = 8
-HANDLERS = "worker.handlers.fetch,worker.handlers.parse"
+HANDLERS = "manyhands.worker.handlers.fetch,manyhands.worker.handlers.parse"
 PAGE = """<!doctype html><title>Grüße</title><a href="/b">b</a><a href="c#x">c</a>
 <a href="mailto:x@y.example">mail</a>""".encode()
 
@@ -92,7 +92,7 @@ async def settled(state: AnyState, processed: int) -> None:
 
 @ON_BOTH_SERVERS
 async def test_a_url_becomes_a_record(
-    client: FaktoryClient, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
+    client: Client, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
 ) -> None:
     await start_crawler()
     site.answers["/start"] = redirect("/dir/a", 301)
@@ -123,7 +123,7 @@ async def test_a_url_becomes_a_record(
 
 @ON_THE_BROKER
 async def test_a_missing_page_is_a_record_without_links(
-    client: FaktoryClient, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
+    client: Client, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
 ) -> None:
     await start_crawler()
     site.answers["/gone"] = answer(404, PAGE)
@@ -137,7 +137,7 @@ async def test_a_missing_page_is_a_record_without_links(
 
 @ON_THE_BROKER
 async def test_jobs_of_all_shards_are_consumed(
-    client: FaktoryClient, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
+    client: Client, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
 ) -> None:
     await start_crawler()
     async with AsyncExitStack() as sites:
@@ -159,7 +159,7 @@ async def test_jobs_of_all_shards_are_consumed(
 
 @ON_THE_BROKER
 async def test_a_repeat_of_a_fetch_job_leaves_one_record(
-    client: FaktoryClient, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
+    client: Client, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
 ) -> None:
     await start_crawler()
     first = fetch_job(site.url + "/")
@@ -176,7 +176,7 @@ async def test_a_repeat_of_a_fetch_job_leaves_one_record(
 
 @ON_THE_BROKER
 async def test_a_server_that_says_when_is_asked_again_then(
-    client: FaktoryClient, state: AnyState, site: LocalSite, start_crawler: Any
+    client: Client, state: AnyState, site: LocalSite, start_crawler: Any
 ) -> None:
     await start_crawler()
     site.answers["/busy"] = answer(429, Retry_After="600")
@@ -194,7 +194,7 @@ async def test_a_server_that_says_when_is_asked_again_then(
 
 @ON_THE_BROKER
 async def test_a_broken_server_is_left_to_the_retries(
-    client: FaktoryClient, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
+    client: Client, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
 ) -> None:
     await start_crawler()
     site.answers["/broken"] = answer(500)
@@ -213,7 +213,7 @@ async def test_a_broken_server_is_left_to_the_retries(
     [("SITE/", "not a public address"), ("http://user:pw@x.example/", "credentials")],
 )
 async def test_what_may_not_be_fetched_is_dead_with_the_reason(
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     site: LocalSite,
     start_crawler: Any,
@@ -241,7 +241,7 @@ async def test_a_worker_says_where_its_records_go(
 
 @ON_THE_BROKER
 async def test_a_worker_that_stops_leaves_nothing_open(
-    client: FaktoryClient, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
+    client: Client, state: AnyState, site: LocalSite, start_crawler: Any, records_path: Path
 ) -> None:
     worker = await start_crawler()
     await client.push_bulk([fetch_job(f"{site.url}/{number}") for number in range(20)])

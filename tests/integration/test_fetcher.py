@@ -11,13 +11,13 @@ import pytest
 import trustme
 
 from devservers.processes import Port
-from shared.settings import FetchSettings
+from manyhands.shared.settings import FetchSettings
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.fetcher import Page, PermanentFetchError, TemporaryFetchError
+from manyhands.worker.net.following import FollowingFetcher
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
 from tests.support.local_site import Handler, LocalSite, answer, redirect
 from tests.support.stub_resolver import StubResolver
-from worker.net.addresses import AddressRule
-from worker.net.fetcher import Page, PermanentFetchError, TemporaryFetchError
-from worker.net.following import FollowingFetcher
-from worker.net.http1_fetcher import Http1Fetcher
 
 LOOPBACK = AddressRule([ip_network("127.0.0.0/8")])
 LONG_S = 20.0

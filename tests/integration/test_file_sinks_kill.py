@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from devservers import S3Server
+from manyhands.worker.sinks.files.line_files import manifest_path
+from manyhands.worker.sinks.files.manifest import SegmentState
 from tests.acceptance.scale import IS_PROOF
 from tests.support.file_sinks import (
     KINDS,
@@ -25,8 +27,6 @@ from tests.support.file_sinks import (
 from tests.support.imports import ROOT
 from tests.support.sink_records import page
 from tests.support.sink_writer import RECORDS
-from worker.sinks.files.line_files import manifest_path
-from worker.sinks.files.manifest import SegmentState
 
 PROCESSES = 4
 MANY_RECORDS = 20_000 if IS_PROOF else 800

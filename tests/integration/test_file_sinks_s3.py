@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from devservers import S3Server
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.sinks.files import batches, file_sink
+from manyhands.worker.sinks.files.jsonl import JsonlSink
+from manyhands.worker.sinks.files.s3 import PART_BYTES, BucketTrouble
+from manyhands.worker.sinks.files.warc import WarcSink
 from tests.support.file_sinks import (
     KINDS,
     capture,
@@ -24,10 +28,6 @@ from tests.support.file_sinks import (
 )
 from tests.support.sink_records import page, plain, written
 from tests.support.waiting import eventually
-from worker.sinks.files import batches, file_sink
-from worker.sinks.files.jsonl import JsonlSink
-from worker.sinks.files.s3 import PART_BYTES, BucketTrouble
-from worker.sinks.files.warc import WarcSink
 
 
 @pytest.fixture

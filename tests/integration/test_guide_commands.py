@@ -21,7 +21,7 @@ SERVICES = [command for command in COMMANDS if command.is_service]
 # `make` installs and tests everything: its targets are run by CI, test_demo.py and by hand.
 MAKES = [command for command in COMMANDS if command.text.startswith("make ")]
 # They change this machine, start a server that these tests have already, or go out into the web.
-NOT_HERE = ("sysctl -w", "python -m devservers", "python -m cli crawl https://")
+NOT_HERE = ("sysctl -w", "python -m devservers", "manyhands crawl https://")
 OTHERS = [
     command
     for command in COMMANDS
@@ -35,7 +35,7 @@ OTHERS = [
 def api(
     broker_process: BrokerServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiServer]:
-    """With crawls, as `python -m cli up` starts it."""
+    """With crawls, as `manyhands up` starts it."""
     settings = {"CRAWL_STATE": str(tmp_path_factory.mktemp("crawls"))}
     with ApiServer(broker_process, settings=settings) as api:
         yield api

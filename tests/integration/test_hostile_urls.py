@@ -18,20 +18,20 @@ from typing import Any
 import pytest
 import trustme
 
-from shared.errors import InvalidUrl
-from shared.settings import FetchSettings
-from tests.support.local_site import LocalSite, answer, redirect
-from tests.support.stub_resolver import StubResolver
-from worker.net.addresses import AddressRule
-from worker.net.fetcher import (
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.settings import FetchSettings
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.fetcher import (
     FetchError,
     ForbiddenAddress,
     PermanentFetchError,
     TemporaryFetchError,
 )
-from worker.net.following import FollowingFetcher
-from worker.net.http1_fetcher import Http1Fetcher
-from worker.net.resolver import CheckedResolver
+from manyhands.worker.net.following import FollowingFetcher
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
+from manyhands.worker.net.resolver import CheckedResolver
+from tests.support.local_site import LocalSite, answer, redirect
+from tests.support.stub_resolver import StubResolver
 
 INSIDE = "127.0.0.1"
 # Another address of this machine, which these tests allow, so that it can play the public web.

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import psutil
 import pytest
 
-from api.keys import new_key
 from devservers import BrokerServer
 from devservers.api import ApiServer
-from shared.http import limits
+from manyhands.api.keys import new_key
+from manyhands.shared.http import limits
 from tests.conftest import PASSWORD
 from tests.support.http_attack import (
     MEBIBYTE,

@@ -11,11 +11,11 @@ import httpx
 import psutil
 import pytest
 
-from api.keys import new_key
 from devservers import BrokerServer
 from devservers.api import ApiServer
-from shared.http.limits import HELD_PAGES_BYTES, PAGE_BYTES
-from shared.jobs import new_jid
+from manyhands.api.keys import new_key
+from manyhands.shared.http.limits import HELD_PAGES_BYTES, PAGE_BYTES
+from manyhands.shared.jobs import new_jid
 from tests.support.http_attack import MEBIBYTE, round_trip, watched
 from tests.support.http_socket import HttpSocket
 from tests.support.raw_client import RawClient

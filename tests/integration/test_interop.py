@@ -14,8 +14,8 @@ import pyfaktory
 import pytest
 
 from loadtest.consumers import CACHE, build_go_peer, build_rust_peer
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job, new_jid
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job, new_jid
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.waiting import eventually
@@ -101,7 +101,7 @@ async def assert_ours_consumes(
 async def assert_theirs_consumes(
     command: list[str],
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     ledger: Ledger,
     queue: str,
@@ -140,7 +140,7 @@ async def test_jobs_of_the_pypi_client_are_consumed_by_our_worker(
 
 
 async def test_our_jobs_are_consumed_by_the_pypi_worker(
-    server: AnyServer, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    server: AnyServer, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     command = [sys.executable, "-m", "tests.support.pypi_consumer", queue, str(ledger.path)]
 
@@ -148,7 +148,7 @@ async def test_our_jobs_are_consumed_by_the_pypi_worker(
 
 
 async def test_our_jobs_are_consumed_by_pyfaktory(
-    server: AnyServer, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    server: AnyServer, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     command = [sys.executable, "-m", "tests.support.pyfaktory_consumer", queue, str(ledger.path)]
 
@@ -196,7 +196,7 @@ async def test_jobs_of_the_go_client_are_consumed_by_our_worker(
 async def test_our_jobs_are_consumed_by_the_go_worker(
     go_peer: Path,
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     ledger: Ledger,
     queue: str,
@@ -229,7 +229,7 @@ async def test_jobs_of_the_rust_client_are_consumed_by_our_worker(
 async def test_our_jobs_are_consumed_by_the_rust_worker(
     rust_peer: Path,
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     ledger: Ledger,
     queue: str,
@@ -246,7 +246,7 @@ async def test_our_jobs_are_consumed_by_the_rust_worker(
 async def test_our_worker_and_a_go_worker_share_one_queue(
     go_peer: Path,
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,

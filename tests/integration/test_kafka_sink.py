@@ -18,7 +18,11 @@ from confluent_kafka.cimpl import NewTopic
 
 import devservers.kafka
 from devservers import KafkaServer
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.sinks.servers import kafka as sink_module
+from manyhands.worker.sinks.servers.kafka import KafkaSink
 from tests.support.shared_server import SharedServer
 from tests.support.sink_records import (
     hostile_pages,
@@ -27,10 +31,6 @@ from tests.support.sink_records import (
     plain,
     written,
 )
-from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks.protocol import RecordsRefused
-from worker.sinks.servers import kafka as sink_module
-from worker.sinks.servers.kafka import KafkaSink
 
 pytestmark = pytest.mark.jvm
 

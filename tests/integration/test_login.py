@@ -1,6 +1,6 @@
 """Getting in: passwords, TLS, wrong addresses, and servers that are not there or full.
 
-Each case through our client, and through `python -m worker` as a process: where trying again
+Each case through our client, and through `manyhands worker` as a process: where trying again
 cannot help it ends with one clear line, elsewhere it goes on trying.
 """
 
@@ -17,10 +17,10 @@ import pytest
 
 from devservers import FaktoryServer
 from devservers.processes import Port
-from shared.errors import ConfigError, ConnectFailed
-from shared.faktory.client import FaktoryClient
-from shared.faktory.handshake import parse_url
-from shared.jobs import Job
+from manyhands.shared.errors import ConfigError, ConnectFailed
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobs import Job
 from tests.conftest import PASSWORD, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.many_connections import connections, many_connections
@@ -51,7 +51,7 @@ def deaf_url() -> Iterator[str]:
 
 
 async def push(url: str, queue: str, ca_file: Path | None = None) -> str:
-    async with FaktoryClient(parse_url(url), ca_file=ca_file) as client:
+    async with Client(parse_url(url), ca_file=ca_file) as client:
         return await client.push(Job(jobtype="ledger", args=[1], queue=queue))
 
 
@@ -75,7 +75,7 @@ def assert_no_secret(worker: WorkerUnderTest) -> None:
 async def assert_refused(url: str, *parts: str, ca_file: Path | None = None) -> ConnectFailed:
     """Our client does not get in, and says why without the password."""
     with pytest.raises(ConnectFailed) as caught:
-        async with FaktoryClient(parse_url(url), ca_file=ca_file):
+        async with Client(parse_url(url), ca_file=ca_file):
             pass
     text = str(caught.value)
     for part in parts:
@@ -91,7 +91,7 @@ async def assert_refused(url: str, *parts: str, ca_file: Path | None = None) -> 
 async def test_the_right_password_opens_for_the_client(
     server_with_password: AnyServer,
 ) -> None:
-    async with FaktoryClient(parse_url(server_with_password.url)) as client:
+    async with Client(parse_url(server_with_password.url)) as client:
         assert (await client.info())["server"]["faktory_version"]
 
 
@@ -165,7 +165,7 @@ async def test_a_missing_password_ends_the_worker(
 
 
 async def test_a_password_that_nobody_asks_for_does_no_harm(faktory: FaktoryServer) -> None:
-    async with FaktoryClient(parse_url(with_password(faktory, "not-needed"))) as client:
+    async with Client(parse_url(with_password(faktory, "not-needed"))) as client:
         assert await client.info()
 
 
@@ -191,7 +191,7 @@ async def test_a_client_that_trusts_the_authority_gets_in_over_tls(
     server_with_tls: AnyServer,
 ) -> None:
     address = parse_url(server_with_tls.url)
-    async with FaktoryClient(address, ca_file=server_with_tls.ca_file) as client:
+    async with Client(address, ca_file=server_with_tls.ca_file) as client:
         assert await client.info()
 
 
@@ -321,7 +321,7 @@ async def test_a_wrong_setting_ends_the_worker_with_its_name(
 
 async def test_a_ca_file_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="/no/such/file"):
-        FaktoryClient(parse_url("tcp+tls://localhost"), ca_file=Path("/no/such/file"))
+        Client(parse_url("tcp+tls://localhost"), ca_file=Path("/no/such/file"))
 
 
 # Servers that may come back

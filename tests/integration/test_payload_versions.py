@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.versioned_handlers import KNOWN_VARIABLE
@@ -17,7 +17,7 @@ LEFT = "jobs with a newer payload than this worker knows are left to another"
 
 async def test_a_job_that_is_too_new_for_one_worker_is_run_by_the_next(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,

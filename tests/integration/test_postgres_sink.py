@@ -13,7 +13,11 @@ import asyncpg
 import pytest
 
 from devservers import PostgresServer, Toxiproxy
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import PlainRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.sinks.servers import postgres as sink_module
+from manyhands.worker.sinks.servers.postgres import PostgresSink
 from tests.support.sink_records import (
     MEGABYTE,
     hostile_pages,
@@ -23,10 +27,6 @@ from tests.support.sink_records import (
     until,
     written,
 )
-from worker.records import PlainRecord, Record
-from worker.sinks.protocol import RecordsRefused
-from worker.sinks.servers import postgres as sink_module
-from worker.sinks.servers.postgres import PostgresSink
 
 Rows = list[asyncpg.Record]
 Query = Callable[..., Awaitable[Rows]]

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import trustme
 
-from shared.settings import FetchSettings
-from shared.state.model import StoredRobots
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.state.model import StoredRobots
+from manyhands.worker.crawl.robots import ALLOW_ALL, MAX_BYTES, RULES, UNREACHABLE, rules_of
+from manyhands.worker.crawl.robots_source import fetch_robots
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
 from tests.support.local_site import LocalSite, answer, redirect
 from tests.support.stub_resolver import StubResolver
-from worker.crawl.robots import ALLOW_ALL, MAX_BYTES, RULES, UNREACHABLE, rules_of
-from worker.crawl.robots_source import fetch_robots
-from worker.net.addresses import AddressRule
-from worker.net.http1_fetcher import Http1Fetcher
 
 LOOPBACK = AddressRule([ip_network("127.0.0.0/8")])
 LONG_S = 20.0

@@ -1,4 +1,4 @@
-"""Settings as processes read them: `python -m worker config`, and services by their options."""
+"""Settings as processes read them: `manyhands worker config`, and services by their options."""
 
 import os
 import subprocess
@@ -11,9 +11,9 @@ import yaml
 
 from devservers import BrokerServer
 from devservers.api import ApiServer
-from devservers.http_server import ROOT
+from devservers.checkout import ROOT
 from devservers.processes import Child, wait_until
-from shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
 
 PASSWORD = "hunter2"
 
@@ -27,7 +27,7 @@ def inherited() -> dict[str, str]:
 
 def worker(directory: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "worker", *arguments],
+        [sys.executable, "-m", "manyhands.worker", *arguments],
         cwd=directory,
         env=inherited() | variables,
         stdin=subprocess.DEVNULL,
@@ -82,7 +82,7 @@ def test_what_is_wrong_is_one_line_on_stderr(tmp_path: Path) -> None:
 
 
 class ApiByOptions(ApiServer):
-    """`python -m api` with everything on its command line."""
+    """`manyhands api` with everything on its command line."""
 
     def __init__(self, broker: BrokerServer, *options: str) -> None:
         super().__init__(broker)
@@ -90,7 +90,7 @@ class ApiByOptions(ApiServer):
 
     def _start_child(self, ports: Sequence[int]) -> Child:
         bind = f"127.0.0.1:{ports[0]}"
-        command = [sys.executable, "-m", "api", "--api-bind", bind, *self._options]
+        command = [sys.executable, "-m", "manyhands.api", "--api-bind", bind, *self._options]
         return Child(command, log=self.log, env=inherited())
 
 
@@ -120,7 +120,7 @@ def test_a_broker_has_its_password_from_a_file(tmp_path: Path) -> None:
                 "BROKER_HTTP_BIND": f"127.0.0.1:{web_port}",
                 "BROKER_PASSWORD_FILE": str(secret),
             }
-            command = [sys.executable, "-m", "broker"]
+            command = [sys.executable, "-m", "manyhands.broker"]
             return Child(command, log=self.data_dir / "broker.log", env=env)
 
     with BrokerWithFile(password=PASSWORD) as server:

@@ -13,10 +13,10 @@ import pytest
 from devservers import BrokerServer
 from devservers.api import ApiServer
 from loadtest.synthetic_web import SyntheticWeb, WebSpec
-from shared.crawl.states import CrawlState
-from shared.state.database import PAGE_BYTES
-from shared.state.directory import open_reader, shard_file
-from shared.urls import shard_of_url
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.database import PAGE_BYTES
+from manyhands.shared.state.directory import open_reader, shard_file
+from manyhands.shared.urls import shard_of_url
 from tests.acceptance.scale import IS_PROOF
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawling

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from devservers import FaktoryServer
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
 from tests.conftest import StartWorker
 from tests.support.ledger import Ledger
 from tests.support.server_state import ServerState
@@ -57,7 +57,7 @@ async def test_sigint_ends_a_worker_like_sigterm(worker: WorkerUnderTest) -> Non
 
 
 async def test_an_idle_worker_that_stopped_takes_no_job_with_it(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, queue: str
+    worker: WorkerUnderTest, client: Client, state: ServerState, queue: str
 ) -> None:
     worker.terminate()
     assert await worker.ended() == 0
@@ -68,7 +68,7 @@ async def test_an_idle_worker_that_stopped_takes_no_job_with_it(
 
 
 async def test_sigterm_lets_a_running_job_finish(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="sleepy", args=[4], queue=queue))
     await eventually(lambda: ledger.notes == ["started"])
@@ -82,7 +82,7 @@ async def test_sigterm_lets_a_running_job_finish(
 
 
 async def test_sigterm_under_load_loses_no_job_and_runs_none_twice(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
     jobs = [Job(jobtype="sleepy", args=[0.1], queue=queue) for _ in range(200)]
     await client.push_bulk(jobs)
@@ -102,7 +102,7 @@ async def test_sigterm_under_load_loses_no_job_and_runs_none_twice(
 @pytest.mark.parametrize("timeout_s", [5, 10])
 async def test_a_job_that_does_not_finish_in_time_is_put_back(
     faktory: FaktoryServer,
-    client: FaktoryClient,
+    client: Client,
     state: ServerState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -133,7 +133,7 @@ async def test_a_job_that_does_not_finish_in_time_is_put_back(
 @pytest.mark.parametrize("pause_s", [0, FETCHES_END_S])
 async def test_a_second_sigterm_puts_the_running_job_back_at_once(
     faktory: FaktoryServer,
-    client: FaktoryClient,
+    client: Client,
     state: ServerState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -167,7 +167,7 @@ async def test_a_second_sigterm_puts_the_running_job_back_at_once(
 
 
 async def test_sigtstp_takes_no_more_jobs_finishes_those_in_hand_and_stays_registered(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
     before = {registered.wid for registered in state.workers(worker.pid)}
     await client.push(Job(jobtype="sleepy", args=[4], queue=queue))
@@ -194,7 +194,7 @@ async def test_sigtstp_takes_no_more_jobs_finishes_those_in_hand_and_stays_regis
 
 @pytest.mark.slow
 async def test_quiet_for_one_of_its_ids_quiets_the_whole_worker(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
     ids = state.workers(worker.pid)
     assert len(ids) > 1
@@ -215,7 +215,7 @@ async def test_quiet_for_one_of_its_ids_quiets_the_whole_worker(
 
 @pytest.mark.slow
 async def test_stop_for_one_of_its_ids_stops_the_whole_worker(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
     ids = state.workers(worker.pid)
 
@@ -232,7 +232,7 @@ async def test_stop_for_one_of_its_ids_stops_the_whole_worker(
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 async def test_a_handler_that_blocks_the_loop_does_not_make_the_server_forget_the_worker(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
     before = {registered.wid for registered in state.workers(worker.pid)}
     await client.push(Job(jobtype="blocks", args=[85], queue=queue))
@@ -253,7 +253,7 @@ async def test_a_handler_that_blocks_the_loop_does_not_make_the_server_forget_th
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 async def test_a_worker_that_the_server_forgot_comes_back_under_new_ids(
-    worker: WorkerUnderTest, client: FaktoryClient, state: ServerState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: ServerState, ledger: Ledger, queue: str
 ) -> None:
     before = {registered.wid for registered in state.workers(worker.pid)}
     worker.signal(signal.SIGSTOP)

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from devservers import BrokerServer, FaktoryServer
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker, empty
 from tests.support.ledger import Ledger
 from tests.support.server_state import ServerState
@@ -76,7 +76,7 @@ def ids(jobs: Iterable[Job]) -> set[str]:
 @START_METHODS
 async def test_children_start_work_and_end_with_their_supervisor(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -143,7 +143,7 @@ async def test_a_wrong_setting_is_told_in_one_line_however_many_processes_there_
 async def test_a_handler_module_with_a_syntax_error_is_told_in_one_line(
     server: BrokerServer, start_worker: StartWorker, queue: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "my_jobs.py").write_text("from worker import job\n\ndef f(:\n")
+    (tmp_path / "my_jobs.py").write_text("from manyhands import job\n\ndef f(:\n")
     worker = start_worker(server.url, WORKER_QUEUES=queue, WORKER_HANDLERS="my_jobs")
 
     assert await worker.ended() == 1
@@ -189,7 +189,7 @@ async def test_a_server_that_is_away_at_first_is_waited_for_by_all_children(
 
 async def test_a_killed_child_is_replaced_and_its_jobs_are_done(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -226,7 +226,7 @@ async def test_a_child_that_was_ended_by_somebody_else_is_replaced(
 
 async def test_a_crash_loop_is_told_once_and_the_others_go_on(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -266,7 +266,7 @@ async def test_a_crash_loop_is_told_once_and_the_others_go_on(
 @ON_FAKTORY
 async def test_the_fetches_of_a_killed_child_take_few_jobs_to_nobody(
     server: FaktoryServer,
-    client: FaktoryClient,
+    client: Client,
     state: ServerState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -302,7 +302,7 @@ async def test_the_fetches_of_a_killed_child_take_few_jobs_to_nobody(
 @ON_BOTH_SERVERS
 async def test_jobs_without_retries_beside_one_that_ends_its_process_are_done(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -325,7 +325,7 @@ async def test_jobs_without_retries_beside_one_that_ends_its_process_are_done(
 @ON_FAKTORY
 async def test_jobs_without_retries_beside_one_that_blocks_are_done(
     server: FaktoryServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -346,7 +346,7 @@ async def test_jobs_without_retries_beside_one_that_blocks_are_done(
 
 async def test_a_child_without_descriptors_is_not_ready_and_says_so_until_it_has_some(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -365,7 +365,7 @@ async def test_a_child_without_descriptors_is_not_ready_and_says_so_until_it_has
 @pytest.mark.parametrize("kind", ["GeneratorExit", "KeyboardInterrupt"])
 async def test_a_worker_goes_on_after_more_unusual_exceptions_than_it_has_slots(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -387,7 +387,7 @@ async def test_a_worker_goes_on_after_more_unusual_exceptions_than_it_has_slots(
 
 async def test_a_child_that_hangs_is_replaced_and_its_job_runs_again(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -406,7 +406,7 @@ async def test_a_child_that_hangs_is_replaced_and_its_job_runs_again(
 
 async def test_a_child_that_computes_is_told_from_one_that_hangs(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -428,7 +428,7 @@ async def test_a_child_that_computes_is_told_from_one_that_hangs(
 
 async def test_a_child_that_has_grown_too_large_is_drained_and_replaced(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -457,7 +457,7 @@ async def test_a_child_that_has_grown_too_large_is_drained_and_replaced(
 @ON_BOTH_SERVERS
 async def test_a_roll_under_load_loses_no_job_and_runs_none_twice(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -518,7 +518,7 @@ async def test_another_roll_is_made_after_the_one_that_is_under_way(
 
 async def test_a_roll_to_code_that_does_not_start_leaves_the_children_as_they_are(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -557,7 +557,7 @@ async def test_a_roll_to_code_that_does_not_start_leaves_the_children_as_they_ar
 
 async def test_a_child_that_dies_during_a_roll_is_replaced_as_always(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -586,7 +586,7 @@ async def test_a_child_that_dies_during_a_roll_is_replaced_as_always(
 
 async def test_sigtstp_quiets_all_children_and_none_is_started_any_more(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -633,7 +633,7 @@ async def test_sigusr1_shows_the_tasks_of_all_children(
 
 async def test_children_are_stopped_at_the_same_time_and_their_jobs_are_put_back(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -652,7 +652,7 @@ async def test_children_are_stopped_at_the_same_time_and_their_jobs_are_put_back
 
 async def test_a_second_signal_makes_all_children_put_back_at_once(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -676,7 +676,7 @@ async def test_a_second_signal_makes_all_children_put_back_at_once(
 @ON_BOTH_SERVERS
 async def test_a_child_that_hangs_does_not_keep_its_supervisor_from_stopping(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -695,7 +695,7 @@ async def test_a_child_that_hangs_does_not_keep_its_supervisor_from_stopping(
 
 async def test_a_handler_that_ignores_being_cancelled_does_not_delay_a_stop(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -714,7 +714,7 @@ async def test_a_handler_that_ignores_being_cancelled_does_not_delay_a_stop(
 @START_METHODS
 async def test_no_child_outlives_a_supervisor_that_was_killed(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -747,7 +747,7 @@ async def test_no_child_outlives_a_supervisor_that_was_killed(
 
 async def test_no_child_outlives_its_supervisor_though_its_loop_hangs(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,
@@ -766,7 +766,7 @@ async def test_no_child_outlives_its_supervisor_though_its_loop_hangs(
 
 
 async def test_the_queues_of_all_stages_are_watched(
-    server: BrokerServer, client: FaktoryClient, start_worker: StartWorker, queue: str
+    server: BrokerServer, client: Client, start_worker: StartWorker, queue: str
 ) -> None:
     worker = await start_service(start_worker, server, queue, 1)
     # Ten of them are taken.
@@ -779,7 +779,7 @@ async def test_the_queues_of_all_stages_are_watched(
 
 async def test_a_stage_is_held_back_while_the_queue_that_it_fills_is_full(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     ledger: Ledger,
@@ -817,7 +817,7 @@ async def test_a_stage_is_held_back_while_the_queue_that_it_fills_is_full(
 
 async def test_a_signal_to_the_whole_process_group_lets_jobs_finish_like_one_to_the_supervisor(
     server: BrokerServer,
-    client: FaktoryClient,
+    client: Client,
     start_worker: StartWorker,
     ledger: Ledger,
     queue: str,

@@ -12,14 +12,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from devservers import BrokerServer
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
+from manyhands.worker.supervision.emf import NAMESPACE
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
 from tests.unit.worker.supervision import test_emf
-from worker.supervision.emf import NAMESPACE
 
 on_the_broker = pytest.mark.parametrize("server", ["broker_process"], indirect=True)
 # Figures come every five seconds.
@@ -71,7 +71,7 @@ def status(pages: Pages) -> dict[str, Any]:
 
 @ON_BOTH_SERVERS
 async def test_jobs_are_counted_in_every_process(
-    server: AnyServer, client: FaktoryClient, start_worker: StartWorker, queue: str
+    server: AnyServer, client: Client, start_worker: StartWorker, queue: str
 ) -> None:
     worker = start_worker(server.url, WORKER_QUEUES=queue, WORKER_PROCESSES="2")
     pages = await pages_of(worker)
@@ -104,7 +104,7 @@ async def test_jobs_are_counted_in_every_process(
 
 @on_the_broker
 async def test_what_waits_and_what_runs_is_told_by_stage(
-    server: AnyServer, client: FaktoryClient, start_worker: StartWorker, queue: str
+    server: AnyServer, client: Client, start_worker: StartWorker, queue: str
 ) -> None:
     worker = start_worker(server.url, WORKER_QUEUES=queue, WORKER_CONCURRENCY="2")
     pages = await pages_of(worker)
@@ -131,7 +131,7 @@ async def test_what_waits_and_what_runs_is_told_by_stage(
 
 @on_the_broker
 async def test_counters_go_on_when_a_child_is_replaced(
-    server: AnyServer, client: FaktoryClient, start_worker: StartWorker, queue: str
+    server: AnyServer, client: Client, start_worker: StartWorker, queue: str
 ) -> None:
     worker = start_worker(server.url, WORKER_QUEUES=queue)
     pages = await pages_of(worker)
@@ -170,7 +170,7 @@ async def test_a_server_that_is_away_makes_it_not_ready_and_not_dead(
 
 @on_the_broker
 async def test_while_it_stops_it_is_alive_and_not_ready(
-    server: AnyServer, client: FaktoryClient, start_worker: StartWorker, ledger: Ledger, queue: str
+    server: AnyServer, client: Client, start_worker: StartWorker, ledger: Ledger, queue: str
 ) -> None:
     worker = start_worker(server.url, WORKER_QUEUES=queue, WORKER_SHUTDOWN_TIMEOUT="600")
     pages = await pages_of(worker)
@@ -200,7 +200,7 @@ async def test_a_port_that_is_taken_is_a_line_with_what_to_do(
 
 @on_the_broker
 async def test_cloudwatch_gets_lines_when_they_are_switched_on(
-    server: AnyServer, client: FaktoryClient, start_worker: StartWorker, queue: str
+    server: AnyServer, client: Client, start_worker: StartWorker, queue: str
 ) -> None:
     worker = start_worker(
         server.url, WORKER_QUEUES=queue, WORKER_CONCURRENCY="1", WORKER_CLOUDWATCH="true"
@@ -221,7 +221,7 @@ async def test_cloudwatch_gets_lines_when_they_are_switched_on(
 
 @on_the_broker
 async def test_jobs_that_fail_alike_share_one_line_and_every_line_has_the_fixed_fields(
-    server: AnyServer, client: FaktoryClient, start_worker: StartWorker, queue: str
+    server: AnyServer, client: Client, start_worker: StartWorker, queue: str
 ) -> None:
     worker = start_worker(server.url, WORKER_QUEUES=queue)
     pages = await pages_of(worker)

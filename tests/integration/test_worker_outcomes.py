@@ -1,4 +1,4 @@
-"""Every way in which a job can end, by `python -m worker`, as the server's state shows it."""
+"""Every way in which a job can end, by `manyhands worker`, as the server's state shows it."""
 
 import asyncio
 import json
@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job, new_jid, utc_now
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job, new_jid, utc_now
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.support.ledger import Ledger
 from tests.support.raw_client import RawClient
@@ -108,7 +108,7 @@ async def test_a_worker_announces_how_many_jobs_it_runs_at_a_time(
 
 
 async def test_a_job_that_returns_is_processed(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="ledger", args=[7], queue=queue))
 
@@ -118,7 +118,7 @@ async def test_a_job_that_returns_is_processed(
 
 
 async def test_many_jobs_run_once_each(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jobs = [Job(jobtype="ledger", args=[n], queue=queue) for n in range(300)]
     await client.push_bulk(jobs)
@@ -160,7 +160,7 @@ async def test_a_handler_sees_every_field_of_another_producers_job_each_time_tha
 
 
 async def test_a_plain_function_can_be_a_handler(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="sync_add", args=[40, 2], queue=queue))
 
@@ -169,7 +169,7 @@ async def test_a_plain_function_can_be_a_handler(
 
 
 async def test_a_worker_takes_no_more_jobs_than_it_has_slots(
-    client: FaktoryClient,
+    client: Client,
     server: AnyServer,
     state: AnyState,
     start_worker: StartWorker,
@@ -187,7 +187,7 @@ async def test_a_worker_takes_no_more_jobs_than_it_has_slots(
 
 
 async def test_an_exception_sends_the_job_to_the_retries_with_its_traceback(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="fails", args=["Grüße: kaputt"], queue=queue, retry=3))
 
@@ -205,7 +205,7 @@ async def test_an_exception_sends_the_job_to_the_retries_with_its_traceback(
 
 
 async def test_an_exception_in_a_job_without_retries_ends_it(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     await client.push(Job(jobtype="fails", args=["once"], queue=queue, retry=0))
 
@@ -213,7 +213,7 @@ async def test_an_exception_in_a_job_without_retries_ends_it(
 
 
 async def test_an_unknown_job_type_is_a_failure_that_names_it(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     await client.push(Job(jobtype="nobody.knows.me", args=[], queue=queue))
 
@@ -229,7 +229,7 @@ async def test_an_unknown_job_type_is_a_failure_that_names_it(
 )
 async def test_arguments_that_do_not_fit_are_a_failure_that_names_them(
     worker: WorkerUnderTest,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     ledger: Ledger,
     queue: str,
@@ -250,7 +250,7 @@ async def test_arguments_that_do_not_fit_are_a_failure_that_names_them(
 
 
 async def test_retry_schedules_the_job_under_a_fresh_jid_and_spends_a_retry(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     pushed = Job(jobtype="retries", args=[600], queue=queue, retry=3, custom={"mine": "ä"})
     before = utc_now()
@@ -273,7 +273,7 @@ async def test_retry_schedules_the_job_under_a_fresh_jid_and_spends_a_retry(
 
 
 async def test_a_retried_job_runs_again_under_the_same_identity(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="retries", args=[0.1], queue=queue))
 
@@ -288,7 +288,7 @@ async def test_a_retried_job_runs_again_under_the_same_identity(
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 async def test_a_job_that_asks_for_one_retry_too_many_dies(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     """As with FAIL: `retry` counts the runs after the first, and the last failure is death."""
     pushed = Job(jobtype="always_retries", args=[0.1], queue=queue, retry=2)
@@ -305,7 +305,7 @@ async def test_a_job_that_asks_for_one_retry_too_many_dies(
 
 
 async def test_retry_of_a_job_without_retries_discards_it_as_its_pusher_asked(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="retries", args=[0.1], queue=queue, retry=0))
 
@@ -314,7 +314,7 @@ async def test_retry_of_a_job_without_retries_discards_it_as_its_pusher_asked(
 
 
 async def test_retry_of_a_job_that_may_fail_only_once_is_dead(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="retries", args=[0.1], queue=queue, retry=-1))
 
@@ -325,7 +325,7 @@ async def test_retry_of_a_job_that_may_fail_only_once_is_dead(
 
 
 async def test_defer_schedules_the_job_and_spends_no_retry(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     pushed = Job(jobtype="defers", args=[600], queue=queue, retry=3)
     await client.push(pushed)
@@ -342,7 +342,7 @@ async def test_defer_schedules_the_job_and_spends_no_retry(
 
 
 async def test_a_deferred_job_runs_when_its_time_has_come(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="defers", args=[0.1], queue=queue, retry=0))
 
@@ -356,7 +356,7 @@ async def test_a_deferred_job_runs_when_its_time_has_come(
 
 
 async def test_drop_is_processed_like_a_success(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     await client.push(Job(jobtype="drops", args=[], queue=queue))
 
@@ -364,7 +364,7 @@ async def test_drop_is_processed_like_a_success(
 
 
 async def test_dead_goes_to_the_dead_set_without_retries(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     jid = await client.push(Job(jobtype="dies", args=["no hope"], queue=queue, retry=25))
 
@@ -377,7 +377,7 @@ async def test_dead_goes_to_the_dead_set_without_retries(
 
 
 async def test_dead_leaves_other_jobs_that_wait_for_their_retry_alone(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, queue: str
 ) -> None:
     waiting = await client.push(Job(jobtype="fails", args=["later"], queue=queue))
     await eventually(lambda: state.retries)
@@ -392,7 +392,7 @@ async def test_dead_leaves_other_jobs_that_wait_for_their_retry_alone(
 
 
 async def test_the_children_of_a_job_are_queued_and_consumed(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="parent", args=[queue], queue=queue))
 
@@ -401,7 +401,7 @@ async def test_the_children_of_a_job_are_queued_and_consumed(
 
 
 async def test_a_job_that_fails_has_no_children(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="failing_parent", args=[queue], queue=queue))
 
@@ -414,7 +414,7 @@ async def test_a_job_that_fails_has_no_children(
 
 
 async def test_a_copy_of_a_job_in_hand_is_not_run_beside_it(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     # Longer than the copy can take to get there.
     first = Job(jobtype="sleepy", args=[5], queue=queue)
@@ -430,7 +430,7 @@ async def test_a_copy_of_a_job_in_hand_is_not_run_beside_it(
 
 
 async def test_a_job_that_ended_may_be_pushed_again(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     job = Job(jobtype="ledger", args=[1], queue=queue)
     await client.push(job)
@@ -446,7 +446,7 @@ async def test_a_job_that_ended_may_be_pushed_again(
 @pytest.mark.parametrize("jobtype", ["retries", "defers"])
 async def test_a_job_that_is_queued_again_without_delay_is_never_lost(
     worker: WorkerUnderTest,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     ledger: Ledger,
     queue: str,
@@ -466,7 +466,7 @@ async def test_a_job_that_is_queued_again_without_delay_is_never_lost(
 
 
 async def test_queues_are_served_in_strict_order_when_they_have_no_weights(
-    client: FaktoryClient,
+    client: Client,
     server: AnyServer,
     state: AnyState,
     start_worker: StartWorker,
@@ -484,7 +484,7 @@ async def test_queues_are_served_in_strict_order_when_they_have_no_weights(
 
 
 async def test_a_paused_queue_is_left_alone_until_it_is_resumed(
-    worker: WorkerUnderTest, client: FaktoryClient, state: AnyState, ledger: Ledger, queue: str
+    worker: WorkerUnderTest, client: Client, state: AnyState, ledger: Ledger, queue: str
 ) -> None:
     await client.push(Job(jobtype="ledger", args=[1], queue=queue))
     await eventually(lambda: ledger.notes == ["1"])

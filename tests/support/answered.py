@@ -3,11 +3,11 @@ the handlers, because only the worker's inside knows it."""
 
 import os
 
-from shared.errors import FaktoryError
-from shared.faktory.codec import OK, Reply
-from shared.faktory.lanes import Command
+from manyhands.shared.errors import FaktoryError
+from manyhands.shared.faktory.codec import OK, Reply
+from manyhands.shared.faktory.lanes import Command
+from manyhands.worker.results import Results
 from tests.support.ledger import ANSWERED, LEDGER_VARIABLE, write_entry
-from worker.results import Results
 
 _product = Results._answered
 

@@ -1,4 +1,4 @@
-"""`python -m api` run to its end: starts that must fail, and its subcommand."""
+"""`manyhands api` run to its end: starts that must fail, and its subcommand."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 50
@@ -19,7 +19,7 @@ def run_api(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str
     }
     with tempfile.TemporaryDirectory() as directory:
         return subprocess.run(
-            [sys.executable, "-m", "api", *arguments],
+            [sys.executable, "-m", "manyhands.api", *arguments],
             # Where no .env and no YAML file of a developer's is.
             cwd=directory,
             env=env | {"PYTHONPATH": str(ROOT), "API_BIND": "127.0.0.1:0"} | settings,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import zstandard
 
-from worker.warc.streams import Aborted
+from manyhands.worker.warc.streams import Aborted
 
 Pack = Callable[[bytes], bytes]
 

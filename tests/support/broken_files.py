@@ -8,7 +8,7 @@ from pathlib import Path
 
 import orjson
 
-from broker.schema import PAGE_BYTES
+from manyhands.broker.schema import PAGE_BYTES
 
 
 @dataclass

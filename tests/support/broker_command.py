@@ -1,4 +1,4 @@
-"""`python -m broker` run to its end: starts that must fail, and its subcommands."""
+"""`manyhands broker` run to its end: starts that must fail, and its subcommands."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 50
@@ -33,7 +33,7 @@ def run_broker(
     """Its output is captured; one that does not end by itself is an error."""
     with tempfile.TemporaryDirectory() as directory:
         return subprocess.run(
-            [sys.executable, "-m", "broker", *map(str, arguments)],
+            [sys.executable, "-m", "manyhands.broker", *map(str, arguments)],
             # Where no .env and no YAML file of a developer's is.
             cwd=directory,
             env=broker_environment(data, PYTHONPATH=str(ROOT), **settings),

@@ -4,12 +4,12 @@ import json
 import sqlite3
 from typing import Any
 
-from broker.directory import DATABASE
-from broker.schema import SEQUENCE_BITS
 from devservers import BrokerServer
+from manyhands.broker.directory import DATABASE
+from manyhands.broker.schema import SEQUENCE_BITS
+from manyhands.worker.lane_plan import plan_broker_lanes
 from tests.support.raw_client import RawClient
 from tests.support.server_state import RegisteredWorker
-from worker.lane_plan import plan_broker_lanes
 
 
 class BrokerState:

@@ -1,4 +1,4 @@
-"""`python -m cli` as a process: run to its end, or watched and interrupted."""
+"""`manyhands` as a process: run to its end, or watched and interrupted."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from typing import Self
 
 import psutil
 
-from shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -29,7 +29,7 @@ def run_cli(
     directory: Path, *arguments: str, stdin: bytes = b"", **settings: str
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "cli", *arguments],
+        [sys.executable, "-m", "manyhands.cli", *arguments],
         cwd=directory,
         env=environment(settings),
         input=stdin,
@@ -45,7 +45,7 @@ class RunningCli:
         self._log = directory / "cli.log"
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cli", *arguments],
+                [sys.executable, "-m", "manyhands.cli", *arguments],
                 cwd=directory,
                 env=environment(settings),
                 stdin=subprocess.DEVNULL,

@@ -4,11 +4,11 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from shared.crawl.canonical import new_url
-from shared.crawl.states import UrlState
-from shared.state.directory import open_control, open_shard
-from shared.state.model import Settled
-from shared.urls import parse_url, shard_of_domain
+from manyhands.shared.crawl.canonical import new_url
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.directory import open_control, open_shard
+from manyhands.shared.state.model import Settled
+from manyhands.shared.urls import parse_url, shard_of_domain
 
 
 def crawled(directory: Path, shards: int, crawl: int, domain: str, *paths: str) -> None:

@@ -9,16 +9,16 @@ from pathlib import Path
 from loadtest.politeness import Verdict, judge
 from loadtest.synthetic_web import SyntheticWeb
 from loadtest.web_oracle import Coverage, coverage
-from shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
-from shared.crawl.states import CrawlState
-from shared.state.directory import open_control, open_reader
-from shared.state.model import Crawl
-from shared.urls import shard_of_url
+from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.directory import open_control, open_reader
+from manyhands.shared.state.model import Crawl
+from manyhands.shared.urls import shard_of_url
+from manyhands.worker.crawl.feed import UNSETTLED_PER_SLOT
 from tests.support.waiting import eventually
-from worker.crawl.feed import UNSETTLED_PER_SLOT
 
 CONTACT = "crawler@example.org"
-HANDLERS = "worker.handlers.crawl,worker.handlers.parse"
+HANDLERS = "manyhands.worker.handlers.crawl,manyhands.worker.handlers.parse"
 ASKED_FOR = "asked for"
 
 

@@ -5,8 +5,8 @@ A service is known by its process group, whose number is that of its supervisor.
 
 import os
 
+from manyhands import JobContext, job
 from tests.support.ledger import LEDGER_VARIABLE, write_entry
-from worker import JobContext, job
 
 
 @job("add")

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 60
 _FENCE = re.compile(r"^```(\w*)[ \t]*\n(.*?)^```[ \t]*$", re.DOTALL | re.MULTILINE)
 # It runs until it is stopped.
-_SERVICE = re.compile(r"python -m (?:api|broker|worker)\s*(?:#.*)?$")
+_SERVICE = re.compile(r"manyhands (?:api|broker|worker)\s*(?:#.*)?$")
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,10 @@ class Block:
     language: str
     text: str
     line: int
+
+
+# Behind the variables that are set for it.
+_PROGRAM = re.compile(r"(?<!\S)(?:manyhands|python -m) ")
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,7 @@ def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def _exec(text: str) -> str:
     one_line = text.strip().replace("\\\n", " ")
-    variables, _, program = one_line.rpartition("python -m")
-    return f"{variables.strip()} exec python -m{program}".strip()
+    return _PROGRAM.sub(r"exec \g<0>", one_line, count=1)
 
 
 def shape(value: Any) -> Any:

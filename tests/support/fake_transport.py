@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any, cast
 
-from shared.faktory.connection import Connection
-from shared.faktory.dialer import Dialer
-from shared.faktory.handshake import ServerAddress, ServerHello
+from manyhands.shared.faktory.connection import Connection
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.handshake import ServerAddress, ServerHello
 
 
 class FakeSocket:

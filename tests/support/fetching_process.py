@@ -13,11 +13,11 @@ from ipaddress import ip_network
 import psutil
 import uvloop
 
-from shared.settings import FetchSettings
-from shared.urls import parse_url
-from worker.net.addresses import AddressRule
-from worker.net.fetcher import FetchError
-from worker.net.http1_fetcher import Http1Fetcher
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import parse_url
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.fetcher import FetchError
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
 
 LOOK_EVERY_S = 0.005
 

@@ -18,14 +18,14 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from obstore.store import S3Store
 
 from devservers import S3Server
+from manyhands.worker.records import Capture, Record
+from manyhands.worker.sinks.files import jsonl, parquet, warc
+from manyhands.worker.sinks.files.batches import SealedAt
+from manyhands.worker.sinks.files.file_sink import FileSink
+from manyhands.worker.sinks.files.jsonl import JsonlSink
+from manyhands.worker.sinks.files.parquet import ParquetSink
+from manyhands.worker.sinks.files.warc import WarcSink
 from tests.support.sink_records import page
-from worker.records import Capture, Record
-from worker.sinks.files import jsonl, parquet, warc
-from worker.sinks.files.batches import SealedAt
-from worker.sinks.files.file_sink import FileSink
-from worker.sinks.files.jsonl import JsonlSink
-from worker.sinks.files.parquet import ParquetSink
-from worker.sinks.files.warc import WarcSink
 
 REQUEST = b"GET /%d HTTP/1.1\r\nHost: site.example\r\nUser-Agent: tests\r\n\r\n"
 HEAD = (

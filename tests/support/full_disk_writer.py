@@ -12,12 +12,12 @@ import resource
 import sys
 from pathlib import Path
 
-from shared.logs import configure_logs
-from shared.state.database import StateError
+from manyhands.shared.logs import configure_logs
+from manyhands.shared.state.database import StateError
+from manyhands.worker.records import Record
+from manyhands.worker.sinks.files.file_sink import FileSink
 from tests.support.file_sinks import KINDS, capture
 from tests.support.sink_records import page
-from worker.records import Record
-from worker.sinks.files.file_sink import FileSink
 
 BATCH = 10
 RECORD_BYTES = 20_000

@@ -1,4 +1,4 @@
-"""The jobs that tests give to `python -m worker`: WORKER_HANDLERS=tests.support.handlers."""
+"""The jobs that tests give to `manyhands worker`: WORKER_HANDLERS=tests.support.handlers."""
 
 import asyncio
 import json
@@ -7,9 +7,9 @@ import signal
 import time
 from datetime import timedelta
 
-from shared.jobs import utc_now
+from manyhands import Dead, Defer, Drop, Job, JobContext, Retry, job
+from manyhands.shared.jobs import utc_now
 from tests.support.ledger import LEDGER_VARIABLE, write_entry
-from worker import Dead, Defer, Drop, Job, JobContext, Retry, job
 
 
 class Broken(Exception):

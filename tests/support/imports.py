@@ -7,15 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+OUR_NAME = "manyhands."
 
 
 @dataclass(frozen=True)
 class Import:
-    """One imported name, as far as it is a module that exists: `shared.jobs`, `time`."""
+    """One imported name, as far as it is a module that exists: `shared.jobs`, `time`. Packages of
+    ours are named after their folders, without the `manyhands.` that they are imported with."""
 
     target: str
     line: int
     is_in_function: bool
+    is_by_our_name: bool
 
 
 @dataclass(frozen=True)
@@ -83,13 +86,17 @@ class ModuleTree:
         for node, is_in_function in _walk(tree, False):
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    yield Import(alias.name, node.lineno, is_in_function)
+                    target = alias.name.removeprefix(OUR_NAME)
+                    is_by_our_name = alias.name.startswith(OUR_NAME)
+                    yield Import(target, node.lineno, is_in_function, is_by_our_name)
             elif isinstance(node, ast.ImportFrom):
-                origin = self._origin(name, node)
+                given = self._origin(name, node)
+                origin = given.removeprefix(OUR_NAME)
+                is_by_our_name = given.startswith(OUR_NAME)
                 for alias in node.names:
                     inner = f"{origin}.{alias.name}"
                     target = inner if inner in self._names else origin
-                    yield Import(target, node.lineno, is_in_function)
+                    yield Import(target, node.lineno, is_in_function, is_by_our_name)
 
     def _origin(self, name: str, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -101,7 +108,8 @@ class ModuleTree:
 
 
 def _dotted(path: str) -> str:
-    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    name = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__")
+    return name.replace("/", ".")
 
 
 def _walk(node: ast.AST, is_in_function: bool) -> Iterator[tuple[ast.AST, bool]]:

@@ -12,9 +12,9 @@ import httpx
 from protego import Protego
 
 from loadtest.synthetic_web import host_address
-from shared.crawl.canonical import origin_of, page_key
-from shared.errors import InvalidUrl
-from shared.urls import Url, parse_url, resolve_reference
+from manyhands.shared.crawl.canonical import origin_of, page_key
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import Url, parse_url, resolve_reference
 
 AGENT = "Manyhands/1.0 (naive@example.org)"
 MOST_BYTES = 100_000

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from shared.faktory.handshake import ServerAddress
+from manyhands.shared.faktory.handshake import ServerAddress
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from shared.faktory.client import FaktoryClient, JobFilter, MutateTarget
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client, JobFilter, MutateTarget
+from manyhands.shared.jobs import Job
 from tests.support.broker_state import BrokerState
 from tests.support.ledger import ANSWERED, LedgerTail
 from tests.support.waiting import eventually
@@ -34,7 +34,7 @@ class ServiceLoad:
     """`lead`: so many are pushed before they have ended, far more than are ever in hand.
     State: the jobs that were pushed, and the ledger as far as it was read."""
 
-    client: FaktoryClient
+    client: Client
     state: BrokerState
     queue: str
     tail: LedgerTail

@@ -4,8 +4,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from worker.link import StageReport, StageTurn
-from worker.supervision.status import ChildState, ChildStatus, Event, RollStatus, ServiceStatus
+from manyhands.worker.link import StageReport, StageTurn
+from manyhands.worker.supervision.status import (
+    ChildState,
+    ChildStatus,
+    Event,
+    RollStatus,
+    ServiceStatus,
+)
 
 STARTED_AT = 1_700_000_000.0
 

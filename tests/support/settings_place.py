@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.settings import SECTIONS
-from shared.settings.loading import Loaded, load
-from shared.settings.names import VARIABLE_PREFIXES
-from shared.settings.options import settings_parser
+from manyhands.shared.settings import SECTIONS
+from manyhands.shared.settings.loading import Loaded, load
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.settings.options import settings_parser
 
 
 class SettingsPlace:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from shared.sizing import GATHER_S
-from worker.window import LINES_PER_LANE, Window, spread
+from manyhands.shared.sizing import GATHER_S
+from manyhands.worker.window import LINES_PER_LANE, Window, spread
 
 FETCH_BLOCKS_S = 2.0
 # The worker's own rhythm, as worker/faktory_source.py has it.

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from worker.scheduler import StageView, credits
-from worker.window import Window
+from manyhands.worker.scheduler import StageView, credits
+from manyhands.worker.window import Window
 
 TICK_S = 0.01
 # How often the supervisor looks at the queues.

@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from worker.records import PageRecord, PlainRecord, Record, page_visit_id
-from worker.sinks.protocol import Sink
+from manyhands.worker.records import PageRecord, PlainRecord, Record, page_visit_id
+from manyhands.worker.sinks.protocol import Sink
 
 STORE = "0123456789abcdef"
 MEGABYTE = 1024 * 1024

@@ -26,10 +26,10 @@ from typing import Any
 
 import obstore
 
-from shared.logs import configure_logs
-from shared.state.database import Database
+from manyhands.shared.logs import configure_logs
+from manyhands.shared.state.database import Database
+from manyhands.worker.sinks.protocol import Sink
 from tests.support.file_sinks import KINDS
-from worker.sinks.protocol import Sink
 
 ACKNOWLEDGED = "acknowledged"
 # One record is in two of them, and two in one batch: a sink takes each once.

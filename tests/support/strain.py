@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from shared.jobs import new_jid
+from manyhands.shared.jobs import new_jid
 from tests.acceptance.scale import IS_PROOF
 from tests.support.raw_client import RawClient
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from worker.net.fetcher import TemporaryFetchError
+from manyhands.worker.net.fetcher import TemporaryFetchError
 
 Addresses = Sequence[str]
 

@@ -6,9 +6,9 @@ import os
 import resource
 import time
 
+from manyhands import JobContext, job
+from manyhands.worker.figures import open_descriptors
 from tests.support.handlers import note
-from worker import JobContext, job
-from worker.figures import open_descriptors
 
 MIB = 1024 * 1024
 # What `leaks` never gives back.

@@ -3,8 +3,8 @@ an older or a newer release does."""
 
 import os
 
+from manyhands import JobContext, job
 from tests.support.ledger import LEDGER_VARIABLE, write_entry
-from worker import JobContext, job
 
 KNOWN_VARIABLE = "TEST_KNOWN_VERSION"
 KNOWN = int(os.environ.get(KNOWN_VARIABLE, "1"))

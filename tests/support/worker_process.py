@@ -1,4 +1,4 @@
-"""`python -m worker` as a process of its own, started and watched by a test."""
+"""`manyhands worker` as a process of its own, started and watched by a test."""
 
 import contextlib
 import json
@@ -11,13 +11,13 @@ from typing import Any
 
 import psutil
 
-from shared.settings import DEFAULT_CONNECTIONS
-from shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.settings import DEFAULT_CONNECTIONS
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
+from manyhands.worker.supervision.plan import connections_of_child
 from tests.support.broker_state import BrokerState
 from tests.support.ledger import LEDGER_VARIABLE, Ledger
 from tests.support.server_state import RegisteredWorker, ServerState
 from tests.support.waiting import WITHIN_S, eventually
-from worker.supervision.plan import connections_of_child
 
 AnyState = ServerState | BrokerState
 
@@ -48,7 +48,7 @@ class WorkerUnderTest:
         }
         with self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "worker"],
+                [sys.executable, "-m", "manyhands.worker"],
                 # Where no .env and no YAML file of a developer's is.
                 cwd=directory,
                 env=inherited | {"PYTHONPATH": str(ROOT)} | self.env,

@@ -1,15 +1,18 @@
 """The import direction, held by a test: what may know whom, and what must stay pure."""
 
+import importlib
 import importlib.util
 from pathlib import Path
 
 import pytest
 
+import manyhands
 from tests.support import imports
 from tests.support.imports import ROOT, ModuleTree
 
 SERVICES = ("worker", "api", "broker")
 PRODUCT = ("shared", *SERVICES)
+FOLDERS = (*PRODUCT, "cli")
 ALLOWED: dict[str, tuple[str, ...]] = {
     "shared": (),
     "worker": ("shared",),
@@ -19,8 +22,9 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "requirements": (),
     "loadtest": ("shared", "devservers"),
     "cli": ("shared",),
-    "examples": ("worker",),
-    "tests": (*PRODUCT, "devservers", "loadtest", "cli"),
+    "manyhands": ("shared", "worker"),
+    "examples": ("manyhands",),
+    "tests": (*PRODUCT, "devservers", "loadtest", "cli", "manyhands"),
 }
 FAKTORY_LAYERS = (
     ("backoff", "codec"),
@@ -270,7 +274,12 @@ def tree() -> ModuleTree:
 
 def worker_handlers(tree: ModuleTree) -> list[tuple[str, str]]:
     """Modules of the load test that the worker loads by name."""
-    return [(name, "worker") for name in tree.modules if name.endswith("handlers")]
+    return [
+        (name, package)
+        for name in tree.modules
+        if name.endswith("handlers")
+        for package in ("worker", "manyhands")
+    ]
 
 
 def test_packages_import_only_what_they_may_know(tree):
@@ -281,9 +290,9 @@ def test_the_worker_is_known_only_to_handler_modules_of_the_load_test(tree):
     knowing = {
         module.name
         for module in tree.modules.values()
-        if module.package not in ("worker", "tests", "examples")
+        if module.package not in ("worker", "tests", "examples", "manyhands")
         for found in tree.ours(module)
-        if found.target.partition(".")[0] == "worker"
+        if found.target.partition(".")[0] in ("worker", "manyhands")
     }
     assert knowing <= {name for name, _ in worker_handlers(tree) if name.startswith("loadtest.")}
 
@@ -361,14 +370,33 @@ def test_a_pure_module_has_neither_clock_nor_network(tree, name):
     assert imports.impure_uses(module, CLOCKS_AND_NETWORK, PURE[name]) == []
 
 
+def test_the_product_is_imported_by_its_one_name(tree):
+    """A project of somebody else may have an `api`, a `worker` and a `shared` of its own."""
+    assert [
+        f"{module.name}:{found.line} imports {found.target}"
+        for module in tree.modules.values()
+        for found in tree.ours(module)
+        if found.target.partition(".")[0] in FOLDERS and not found.is_by_our_name
+    ] == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_of_ours_is_no_module_of_its_own(folder):
+    with pytest.raises(ImportError, match=f"import manyhands.{folder}, not {folder}"):
+        importlib.import_module(folder)
+
+
 @pytest.mark.parametrize("package", ALLOWED)
 def test_a_package_name_means_the_one_in_this_repository(package):
-    if not (ROOT / package).is_dir():
-        assert package in ("api", "broker"), f"{package} is missing"
-        return
-    spec = importlib.util.find_spec(package)
+    spec = importlib.util.find_spec(f"manyhands.{package}" if package in FOLDERS else package)
     assert spec is not None and spec.origin is not None
     assert Path(spec.origin).resolve().is_relative_to(ROOT)
+
+
+def test_every_public_name_is_there():
+    assert {name for name in manyhands.__all__ if getattr(manyhands, name)} == set(
+        manyhands.__all__
+    )
 
 
 def test_the_tests_are_a_package_of_their_own():

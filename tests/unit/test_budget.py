@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.budget import ByteBudget
-from shared.errors import OverBudget
+from manyhands.shared.budget import ByteBudget
+from manyhands.shared.errors import OverBudget
 
 
 def test_what_is_given_back_can_be_taken_again():

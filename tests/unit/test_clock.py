@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.clock import STEP_S, Steps
+from manyhands.shared.clock import STEP_S, Steps
 
 
 @pytest.mark.parametrize("step_s", [-3600.0, 7200.0, -600.0])

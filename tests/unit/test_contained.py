@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.contained import Outside, path_below
+from manyhands.shared.contained import Outside, path_below
 
 
 def test_a_name_and_a_link_that_stay_inside_are_found(tmp_path):

@@ -75,10 +75,10 @@ def test_variables_are_given_and_python_is_the_one_of_the_tests():
 @pytest.mark.parametrize(
     ("text", "is_service"),
     [
-        ("python -m api", True),
-        ("A=1 B=2 python -m worker   # a comment\n", True),
-        ("python -m api key ci read", False),
-        ("python -m worker size --rate 1", False),
+        ("manyhands api", True),
+        ("A=1 B=2 manyhands worker   # a comment\n", True),
+        ("manyhands api key ci read", False),
+        ("manyhands worker size --rate 1", False),
         ("curl http://localhost:3000", False),
     ],
 )

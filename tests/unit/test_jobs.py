@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import InvalidJob
-from shared.jobs import (
+from manyhands.shared.errors import InvalidJob
+from manyhands.shared.jobs import (
     JIDS_AT_ONCE,
     MAX_SAFE_INTEGER,
     Job,

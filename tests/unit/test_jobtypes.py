@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from shared.jobs import MAX_RESERVE_FOR_S, check_queue_name
-from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, FetchArguments, ParseArguments
-from shared.urls import shard_queue, shard_queues
-from worker.context import JobContext
-from worker.handlers import add, export, fetch, parse, warc
-from worker.queues import QueueOrder
-from worker.registry import REGISTRY
+from manyhands.shared.jobs import MAX_RESERVE_FOR_S, check_queue_name
+from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, FetchArguments, ParseArguments
+from manyhands.shared.urls import shard_queue, shard_queues
+from manyhands.worker.context import JobContext
+from manyhands.worker.handlers import add, export, fetch, parse, warc
+from manyhands.worker.queues import QueueOrder
+from manyhands.worker.registry import REGISTRY
 
 HANDLERS: dict[str, Callable[..., Any]] = {
     "add": add.add,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shared.logs import FIRST_FIELDS, configure_logs, get_logger
+from manyhands.shared.logs import FIRST_FIELDS, configure_logs, get_logger
 from tests.support.log_settings import restored_logs
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.masking import MASK, masked_url
+from manyhands.shared.masking import MASK, masked_url
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,21 @@ import shlex
 
 import pytest
 
-from api import batcher
-from api.app import CONNECTIONS as API_CONNECTIONS
 from loadtest.guide import GUIDE
-from shared.faktory import connection, lanes
-from shared.settings import BatchSettings, FaktorySettings
-from shared.sizing import GATHER_S, HEADROOM
+from manyhands.api import batcher
+from manyhands.api.app import CONNECTIONS as API_CONNECTIONS
+from manyhands.shared.faktory import connection, lanes
+from manyhands.shared.settings import BatchSettings, FaktorySettings
+from manyhands.shared.sizing import GATHER_S, HEADROOM
+from manyhands.worker.lane_plan import FLEET_CONNECTIONS, SERVER_CONNECTIONS
+from manyhands.worker.size_command import run_size
 from tests.support.imports import ROOT
 from tests.unit.worker.test_sizing import arguments
-from worker.lane_plan import FLEET_CONNECTIONS, SERVER_CONNECTIONS
-from worker.size_command import run_size
 
 TEXT = (ROOT / GUIDE).read_text()
 # Without its line breaks.
 FLAT = " ".join(TEXT.split())
-SIZES = re.findall(r"^python -m worker size (.*--round-trip-ms.*)$", TEXT, re.MULTILINE)
+SIZES = re.findall(r"^manyhands worker size (.*--round-trip-ms.*)$", TEXT, re.MULTILINE)
 
 
 @pytest.mark.parametrize("line", SIZES)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from shared import urls
-from shared.errors import InvalidUrl
-from shared.urls import (
+from manyhands.shared import urls
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import (
     MAX_URL_LENGTH,
     Links,
     parse_host,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.settings import WarcSettings
-from shared.warc_places import InvalidPlace, ObjectAt, parse_prefix
+from manyhands.shared.settings import WarcSettings
+from manyhands.shared.warc_places import InvalidPlace, ObjectAt, parse_prefix
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from shared.state.database import StateError
-from shared.state.directory import open_control
-from shared.state.model import Layout
-from shared.state.protocol import ControlStore, ShardReader
-from shared.state.readers import ShardReaders
-from shared.state.sqlite_control import SqliteControl
+from manyhands.shared.state.database import StateError
+from manyhands.shared.state.directory import open_control
+from manyhands.shared.state.model import Layout
+from manyhands.shared.state.protocol import ControlStore, ShardReader
+from manyhands.shared.state.readers import ShardReaders
+from manyhands.shared.state.sqlite_control import SqliteControl
 
 Result = TypeVar("Result")
 

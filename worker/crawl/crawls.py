@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from shared.crawl.scope import Scope
-from shared.crawl.spec import CrawlSpec
-from shared.crawl.states import CrawlState
-from shared.state.model import Crawl, DomainRule
-from worker.crawl.allowance import Allowance
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.model import Crawl, DomainRule
+from manyhands.worker.crawl.allowance import Allowance
 
 
 @dataclass(slots=True)

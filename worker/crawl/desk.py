@@ -12,17 +12,17 @@ from typing import NamedTuple
 
 import orjson
 
-from shared.crawl.cuts import CUT_COUNTERS
-from shared.crawl.messages import LinksMessage, ParsedPage
-from shared.crawl.states import UrlState
-from shared.state import clock
-from shared.state.model import ClaimedUrl, LeaseLost, NewUrl, SeedBatch, Settled
-from shared.state.protocol import ShardStore
-from shared.urls import Url, parse_url, registrable_domain, shard_of_url
-from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.figures import CrawlFigures
-from worker.crawl.links import Link, LinkSorter, SortedLinks, Sorting, as_links
-from worker.crawl.store_thread import StoreThread
+from manyhands.shared.crawl.cuts import CUT_COUNTERS
+from manyhands.shared.crawl.messages import LinksMessage, ParsedPage
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state import clock
+from manyhands.shared.state.model import ClaimedUrl, LeaseLost, NewUrl, SeedBatch, Settled
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_url
+from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.figures import CrawlFigures
+from manyhands.worker.crawl.links import Link, LinkSorter, SortedLinks, Sorting, as_links
+from manyhands.worker.crawl.store_thread import StoreThread
 
 # Of one message to another shard.
 LINKS_OF_BATCH = 1000

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from shared.crawl.states import UrlState
-from shared.errors import InvalidUrl
-from shared.state.model import ClaimedUrl, Settled
-from shared.urls import Url, parse_url, resolve_reference
-from worker.html import is_html
-from worker.net.fetcher import REDIRECTS, TEMPORARY_STATUSES, Answer
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.state.model import ClaimedUrl, Settled
+from manyhands.shared.urls import Url, parse_url, resolve_reference
+from manyhands.worker.html import is_html
+from manyhands.worker.net.fetcher import REDIRECTS, TEMPORARY_STATUSES, Answer
 
 MAX_REDIRECTS = 5
 MOST_ATTEMPTS = 3

@@ -7,16 +7,16 @@ taken from there, and comes back when its answer has ended.
 import asyncio
 from collections.abc import Callable
 
-from shared.crawl.states import UrlState
-from shared.state.model import HELD_PAGES, ClaimedUrl, Settled
-from worker.crawl import endings
-from worker.crawl.allowance import ASK_AGAIN_S, Allowance
-from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.hosts import Origin
-from worker.crawl.robots import RobotsRules
-from worker.crawl.settling import Settling
-from worker.crawl.visits import Visits
-from worker.crawl.working_set import WorkingSet
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.model import HELD_PAGES, ClaimedUrl, Settled
+from manyhands.worker.crawl import endings
+from manyhands.worker.crawl.allowance import ASK_AGAIN_S, Allowance
+from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.hosts import Origin
+from manyhands.worker.crawl.robots import RobotsRules
+from manyhands.worker.crawl.settling import Settling
+from manyhands.worker.crawl.visits import Visits
+from manyhands.worker.crawl.working_set import WorkingSet
 
 MOST_ROBOTS = 256
 # URLs that are passed over (robots, blocks) in one go.

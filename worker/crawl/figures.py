@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from worker.families import DURATION_BOUNDS_S, family, filled
-from worker.link import Family, Sample
+from manyhands.worker.families import DURATION_BOUNDS_S, family, filled
+from manyhands.worker.link import Family, Sample
 
 FETCHES = family(
     "crawl_fetches_total", "counter", "Requests for pages that ended, by how", "outcome"

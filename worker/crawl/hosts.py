@@ -7,8 +7,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import inf
 
-from shared.state.model import ClaimedUrl
-from worker.crawl.politeness import OriginState
+from manyhands.shared.state.model import ClaimedUrl
+from manyhands.worker.crawl.politeness import OriginState
 
 
 @dataclass(slots=True, eq=False)

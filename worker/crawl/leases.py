@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from shared.state.model import Lease, LeaseLost, Member
+from manyhands.shared.state.model import Lease, LeaseLost, Member
 
 # An owner's right ends so much sooner than its lease: a request that was checked is sent at once.
 MARGIN = 0.2

@@ -6,27 +6,27 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from shared.crawl.messages import crawl_queue
-from shared.errors import ManyhandsError
-from shared.logs import Logger
-from shared.settings import CrawlSettings
-from shared.state import clock
-from shared.state.damage import WHAT_TO_DO, is_damaged, write_note
-from shared.state.database import StateDamaged, StateError
-from shared.state.directory import open_shard, shard_file
-from shared.state.model import LeaseLost, Member
-from shared.state.protocol import ControlStore
-from worker.crawl.control import Control
-from worker.crawl.crawls import LiveCrawls
-from worker.crawl.desk import Desk
-from worker.crawl.feed import Feed
-from worker.crawl.hosts import OwnedShard
-from worker.crawl.leader import Leader
-from worker.crawl.leases import RENEWALS, Rights, shards_to_claim, shards_to_release
-from worker.crawl.outbox import Outbox
-from worker.crawl.store_thread import StoreThread
-from worker.crawl.tasks import Tasks
-from worker.crawl.working_set import WorkingSet
+from manyhands.shared.crawl.messages import crawl_queue
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.logs import Logger
+from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.state import clock
+from manyhands.shared.state.damage import WHAT_TO_DO, is_damaged, write_note
+from manyhands.shared.state.database import StateDamaged, StateError
+from manyhands.shared.state.directory import open_shard, shard_file
+from manyhands.shared.state.model import LeaseLost, Member
+from manyhands.shared.state.protocol import ControlStore
+from manyhands.worker.crawl.control import Control
+from manyhands.worker.crawl.crawls import LiveCrawls
+from manyhands.worker.crawl.desk import Desk
+from manyhands.worker.crawl.feed import Feed
+from manyhands.worker.crawl.hosts import OwnedShard
+from manyhands.worker.crawl.leader import Leader
+from manyhands.worker.crawl.leases import RENEWALS, Rights, shards_to_claim, shards_to_release
+from manyhands.worker.crawl.outbox import Outbox
+from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.working_set import WorkingSet
 
 BALANCE_S = 1.0
 

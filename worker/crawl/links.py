@@ -9,11 +9,11 @@ from collections.abc import Collection, Container, Iterable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shared.crawl.canonical import new_url, page_key
-from shared.errors import InvalidUrl
-from shared.state.model import NewUrl
-from shared.urls import parse_url, registrable_domain, shard_of_domain
-from worker.crawl.crawls import LiveCrawl
+from manyhands.shared.crawl.canonical import new_url, page_key
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.state.model import NewUrl
+from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
+from manyhands.worker.crawl.crawls import LiveCrawl
 
 # The links of a site's head and foot stand on every page: most are found here, and not in the
 # store. A URL costs some 200 bytes.

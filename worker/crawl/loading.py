@@ -4,9 +4,9 @@ Called in the store's thread, inside a transaction."""
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from shared.state.model import ClaimedUrl, StoredDomain
-from shared.state.protocol import ShardStore
-from worker.crawl.politeness import OriginState
+from manyhands.shared.state.model import ClaimedUrl, StoredDomain
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.worker.crawl.politeness import OriginState
 
 # Domains are taken so long before their time, so that they are there when it comes.
 AHEAD_S = 1.0

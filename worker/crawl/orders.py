@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from shared.crawl.patience import patience_s
-from shared.crawl.scope import Scope
-from shared.crawl.states import CrawlState
-from shared.logs import Logger
-from shared.settings import CrawlSettings, FetchSettings
-from shared.state.database import StateError
-from shared.state.model import Crawl, CrawlEnds, LeaseLost
-from worker.crawl.allowance import ASK_AGAIN_S, Allowance
-from worker.crawl.control import Control
-from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.desk import Desk
-from worker.crawl.leader import exclusions_of
-from worker.crawl.store_thread import StoreThread
-from worker.crawl.tasks import Tasks
-from worker.crawl.working_set import WorkingSet
+from manyhands.shared.crawl.patience import patience_s
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.logs import Logger
+from manyhands.shared.settings import CrawlSettings, FetchSettings
+from manyhands.shared.state.database import StateError
+from manyhands.shared.state.model import Crawl, CrawlEnds, LeaseLost
+from manyhands.worker.crawl.allowance import ASK_AGAIN_S, Allowance
+from manyhands.worker.crawl.control import Control
+from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.desk import Desk
+from manyhands.worker.crawl.leader import exclusions_of
+from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.working_set import WorkingSet
 
 CONTROL_LOOK_S = 0.2
 SEED_BATCHES = 20

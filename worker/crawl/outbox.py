@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import orjson
 
-from shared.crawl.messages import LinksBatch, LinksMessage, crawl_queue, links_job
-from shared.jobs import Job, new_jid
-from shared.logs import get_logger
-from shared.state.database import StateError
-from shared.state.model import LeaseLost, Outgoing
-from shared.state.protocol import ShardStore
-from worker.crawl.store_thread import StoreThread
-from worker.stage_services import Push
+from manyhands.shared.crawl.messages import LinksBatch, LinksMessage, crawl_queue, links_job
+from manyhands.shared.jobs import Job, new_jid
+from manyhands.shared.logs import get_logger
+from manyhands.shared.state.database import StateError
+from manyhands.shared.state.model import LeaseLost, Outgoing
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.stage_services import Push
 
 PUMP_S = 0.1
 ARRIVED_LOOK_S = 0.5

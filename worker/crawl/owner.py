@@ -14,37 +14,37 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from shared.crawl.messages import crawl_queue
-from shared.logs import get_logger
-from shared.settings import CrawlSettings, FetchSettings
-from shared.state import clock
-from shared.state.model import LeaseLost
-from shared.state.protocol import ShardStore
-from shared.state.reshard import reshard
-from shared.state.sqlite_control import SqliteControl
-from worker.crawl.control import Control
-from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.desk import Desk
-from worker.crawl.feed import Feed
-from worker.crawl.figures import CrawlFigures
-from worker.crawl.hosts import OwnedShard
-from worker.crawl.leader import LEADER_TTL_S, Leader
-from worker.crawl.leases import Rights
-from worker.crawl.leasing import Leasing
-from worker.crawl.orders import Orders
-from worker.crawl.outbox import ARRIVED_LOOK_S, Outbox
-from worker.crawl.pages import PagePusher
-from worker.crawl.robots_source import RobotsCache
-from worker.crawl.settling import Settling
-from worker.crawl.store_thread import StoreThread
-from worker.crawl.tasks import Tasks
-from worker.crawl.visits import ROBOTS_CACHE_BYTES, Visits
-from worker.crawl.working_set import LEAVE_LOOK_S, WorkingSet
-from worker.link import Family
-from worker.net.byte_budget import ByteBudget
-from worker.net.fetcher import HopFetcher
-from worker.sinks.sinks import Sinks
-from worker.stage_services import Push
+from manyhands.shared.crawl.messages import crawl_queue
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import CrawlSettings, FetchSettings
+from manyhands.shared.state import clock
+from manyhands.shared.state.model import LeaseLost
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.state.reshard import reshard
+from manyhands.shared.state.sqlite_control import SqliteControl
+from manyhands.worker.crawl.control import Control
+from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.desk import Desk
+from manyhands.worker.crawl.feed import Feed
+from manyhands.worker.crawl.figures import CrawlFigures
+from manyhands.worker.crawl.hosts import OwnedShard
+from manyhands.worker.crawl.leader import LEADER_TTL_S, Leader
+from manyhands.worker.crawl.leases import Rights
+from manyhands.worker.crawl.leasing import Leasing
+from manyhands.worker.crawl.orders import Orders
+from manyhands.worker.crawl.outbox import ARRIVED_LOOK_S, Outbox
+from manyhands.worker.crawl.pages import PagePusher
+from manyhands.worker.crawl.robots_source import RobotsCache
+from manyhands.worker.crawl.settling import Settling
+from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.visits import ROBOTS_CACHE_BYTES, Visits
+from manyhands.worker.crawl.working_set import LEAVE_LOOK_S, WorkingSet
+from manyhands.worker.link import Family
+from manyhands.worker.net.byte_budget import ByteBudget
+from manyhands.worker.net.fetcher import HopFetcher
+from manyhands.worker.sinks.sinks import Sinks
+from manyhands.worker.stage_services import Push
 
 PROGRESS_S = 1.0
 LOAD_S = 0.25

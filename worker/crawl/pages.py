@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from shared.crawl.messages import FetchedPage, PagesMessage, in_jobs, pages_job
-from shared.jobs import new_jid
-from shared.jobtypes import PARSE_QUEUE
-from worker.stage_services import Push
+from manyhands.shared.crawl.messages import FetchedPage, PagesMessage, in_jobs, pages_job
+from manyhands.shared.jobs import new_jid
+from manyhands.shared.jobtypes import PARSE_QUEUE
+from manyhands.worker.stage_services import Push
 
 GATHER_S = 0.02
 # Of one push, roughly: a broker takes lines of some megabytes.

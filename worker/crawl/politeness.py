@@ -9,8 +9,8 @@ from typing import Annotated
 
 import msgspec
 
-from worker.crawl.reachability import JITTER, gives_up, next_try_at
-from worker.net.fetcher import parse_retry_after
+from manyhands.worker.crawl.reachability import JITTER, gives_up, next_try_at
+from manyhands.worker.net.fetcher import parse_retry_after
 
 # "Too many requests" and "service unavailable": the host wants to be left alone. 403 may mean
 # anything, and a connection that fails is no word from the host.

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 
 from protego import Protego
 
-from shared.errors import ConfigError
-from shared.state.model import StoredRobots
-from worker.net.fetcher import Answer, parse_retry_after
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.state.model import StoredRobots
+from manyhands.worker.net.fetcher import Answer, parse_retry_after
 
 # By which a robots.txt may speak of us: letters, hyphens and underscores only.
 PRODUCT_TOKEN = "Manyhands"

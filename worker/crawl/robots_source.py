@@ -7,11 +7,11 @@ from collections.abc import Callable
 from math import inf
 from typing import Protocol
 
-from shared.errors import InvalidUrl
-from shared.state.model import StoredRobots
-from shared.urls import parse_url, resolve_reference
-from worker.crawl.politeness import OriginState
-from worker.crawl.robots import (
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.state.model import StoredRobots
+from manyhands.shared.urls import parse_url, resolve_reference
+from manyhands.worker.crawl.politeness import OriginState
+from manyhands.worker.crawl.robots import (
     MAX_BYTES,
     SHORTEST_CACHE_S,
     UNREACHABLE,
@@ -23,7 +23,7 @@ from worker.crawl.robots import (
     unavailable,
     unreachable,
 )
-from worker.net.fetcher import REDIRECTS, FetchError, ForbiddenAddress, HopFetcher
+from manyhands.worker.net.fetcher import REDIRECTS, FetchError, ForbiddenAddress, HopFetcher
 
 MAX_REDIRECTS = 5
 # A larger one takes tens of milliseconds to parse: not in the event loop.

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from worker.crawl.robots import PRODUCT_TOKEN
+from manyhands.worker.crawl.robots import PRODUCT_TOKEN
 
 # "otherbot: noindex" is for that one alone. Not to be taken for it: a directive with a value.
 _FOR_SOMEBODY = re.compile(r"\s*([A-Za-z_-]+)[^\s:]*\s*:(.*)", re.DOTALL)

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from shared.state import clock
-from shared.state.model import Settled
-from shared.state.protocol import ShardStore
-from worker.crawl.hosts import OwnedShard
-from worker.crawl.store_thread import StoreThread
+from manyhands.shared.state import clock
+from manyhands.shared.state.model import Settled
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.worker.crawl.hosts import OwnedShard
+from manyhands.worker.crawl.store_thread import StoreThread
 
 StoreFailed = Callable[[OwnedShard, Exception], None]
 

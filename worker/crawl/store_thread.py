@@ -11,9 +11,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
-from shared.state.database import StateError
-from shared.state.model import LeaseLost
-from shared.state.protocol import ShardStore
+from manyhands.shared.state.database import StateError
+from manyhands.shared.state.model import LeaseLost
+from manyhands.shared.state.protocol import ShardStore
 
 GATHER_S = 0.01
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from shared.logs import get_logger
+from manyhands.shared.logs import get_logger
 
 
 class Tasks:

@@ -7,44 +7,44 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from shared.crawl.cuts import Cut
-from shared.crawl.messages import FetchedPage
-from shared.crawl.states import UrlState
-from shared.jobs import rfc3339, utc_now
-from shared.logs import Logger, get_logger
-from shared.settings import FetchSettings
-from shared.state import clock
-from shared.state.model import ClaimedUrl, LeaseLost, Settled, StoredRobots
-from shared.state.protocol import ShardStore
-from shared.urls import parse_url
-from worker.crawl import endings
-from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.desk import Desk
-from worker.crawl.figures import CrawlFigures
-from worker.crawl.hosts import Domain, Origin, OwnedShard
-from worker.crawl.leases import Rights
-from worker.crawl.pages import PagePusher
-from worker.crawl.politeness import COME_BACK_LATER, delay_of
-from worker.crawl.reachability import is_of_host
-from worker.crawl.robots import RobotsRules
-from worker.crawl.robots_source import RobotsCache, fetch_robots
-from worker.crawl.settling import Settling, StoreFailed
-from worker.crawl.store_thread import StoreThread
-from worker.crawl.tasks import Tasks
-from worker.crawl.working_set import WorkingSet
-from worker.html import is_html
-from worker.net.byte_budget import ByteBudget
-from worker.net.fetcher import (
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.messages import FetchedPage
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.jobs import rfc3339, utc_now
+from manyhands.shared.logs import Logger, get_logger
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.state import clock
+from manyhands.shared.state.model import ClaimedUrl, LeaseLost, Settled, StoredRobots
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.urls import parse_url
+from manyhands.worker.crawl import endings
+from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.desk import Desk
+from manyhands.worker.crawl.figures import CrawlFigures
+from manyhands.worker.crawl.hosts import Domain, Origin, OwnedShard
+from manyhands.worker.crawl.leases import Rights
+from manyhands.worker.crawl.pages import PagePusher
+from manyhands.worker.crawl.politeness import COME_BACK_LATER, delay_of
+from manyhands.worker.crawl.reachability import is_of_host
+from manyhands.worker.crawl.robots import RobotsRules
+from manyhands.worker.crawl.robots_source import RobotsCache, fetch_robots
+from manyhands.worker.crawl.settling import Settling, StoreFailed
+from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.working_set import WorkingSet
+from manyhands.worker.html import is_html
+from manyhands.worker.net.byte_budget import ByteBudget
+from manyhands.worker.net.fetcher import (
     Answer,
     FetchError,
     HopFetcher,
     PermanentFetchError,
     TemporaryFetchError,
 )
-from worker.pages import pack_page
-from worker.records import Capture, page_visit_id
-from worker.sinks.protocol import RecordsRefused, SinkDown
-from worker.sinks.sinks import Sinks
+from manyhands.worker.pages import pack_page
+from manyhands.worker.records import Capture, page_visit_id
+from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
+from manyhands.worker.sinks.sinks import Sinks
 
 ROBOTS_CACHE_BYTES = 64 * 1024 * 1024
 

@@ -7,14 +7,14 @@ from functools import partial
 from itertools import count
 from math import inf
 
-from shared.logs import get_logger
-from shared.state import clock
-from shared.state.model import ClaimedUrl, NewUrl, StoredDomain
-from shared.state.protocol import ShardStore
-from worker.crawl import endings
-from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.hosts import Domain, Origin, OwnedShard
-from worker.crawl.loading import (
+from manyhands.shared.logs import get_logger
+from manyhands.shared.state import clock
+from manyhands.shared.state.model import ClaimedUrl, NewUrl, StoredDomain
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.worker.crawl import endings
+from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.hosts import Domain, Origin, OwnedShard
+from manyhands.worker.crawl.loading import (
     SOON_S,
     Claims,
     Hopeless,
@@ -24,11 +24,11 @@ from worker.crawl.loading import (
     load_due,
     load_one,
 )
-from worker.crawl.politeness import OriginState
-from worker.crawl.ready import Ready
-from worker.crawl.settling import Settling, StoreFailed
-from worker.crawl.store_thread import StoreThread
-from worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.politeness import OriginState
+from manyhands.worker.crawl.ready import Ready
+from manyhands.worker.crawl.settling import Settling, StoreFailed
+from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.tasks import Tasks
 
 MOST_ORIGINS = 20_000
 DOMAINS_AT_ONCE = 500

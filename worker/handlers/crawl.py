@@ -6,7 +6,7 @@ A job that belongs to another process by now is queued again where it belongs.
 from datetime import timedelta
 from typing import Any
 
-from shared.crawl.messages import (
+from manyhands.shared.crawl.messages import (
     ALL_CRAWL_QUEUES,
     LINKS,
     PARSED,
@@ -17,20 +17,20 @@ from shared.crawl.messages import (
     crawl_queue,
     parsed_job,
 )
-from shared.errors import ConfigError
-from shared.jobs import utc_now
-from shared.state.model import LeaseLost
-from worker.context import JobContext
-from worker.crawl.owner import Owner
-from worker.crawl.robots import check_user_agent
-from worker.in_flight import PAGES_IN_FLIGHT
-from worker.net.addresses import AddressRule
-from worker.net.http1_fetcher import Http1Fetcher
-from worker.outcomes import Defer
-from worker.registry import job
-from worker.resources import close_at_stop
-from worker.stage_services import STAGE_SERVICES, StageNeeds
-from worker.stages import CRAWL_STAGE
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.jobs import utc_now
+from manyhands.shared.state.model import LeaseLost
+from manyhands.worker.context import JobContext
+from manyhands.worker.crawl.owner import Owner
+from manyhands.worker.crawl.robots import check_user_agent
+from manyhands.worker.in_flight import PAGES_IN_FLIGHT
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
+from manyhands.worker.outcomes import Defer
+from manyhands.worker.registry import job
+from manyhands.worker.resources import close_at_stop
+from manyhands.worker.stage_services import STAGE_SERVICES, StageNeeds
+from manyhands.worker.stages import CRAWL_STAGE
 
 # A lease that changes hands takes about so long.
 AGAIN_S = 1.0

@@ -6,23 +6,23 @@ Its name follows from the source's: a repeat writes over what the first run wrot
 import asyncio
 import time
 
-from shared.errors import InvalidUrl
-from shared.jobtypes import EXPORT_QUEUE
-from shared.settings import WarcSettings
-from shared.warc_places import FileAt, InvalidPlace, ObjectAt, parse_destination
-from worker.context import JobContext
-from worker.net.fetcher import PermanentFetchError
-from worker.net.outcomes import as_outcomes
-from worker.registry import job
-from worker.resources import close_at_stop
-from worker.settings import current
-from worker.stages import CAPS
-from worker.warc.exporting import Exported, export_archive, file_name
-from worker.warc.frames import NotAnArchive
-from worker.warc.outputs import open_output
-from worker.warc.sources import Sources
-from worker.warc.streams import ByteStream
-from worker.warc.threads import in_thread
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.jobtypes import EXPORT_QUEUE
+from manyhands.shared.settings import WarcSettings
+from manyhands.shared.warc_places import FileAt, InvalidPlace, ObjectAt, parse_destination
+from manyhands.worker.context import JobContext
+from manyhands.worker.net.fetcher import PermanentFetchError
+from manyhands.worker.net.outcomes import as_outcomes
+from manyhands.worker.registry import job
+from manyhands.worker.resources import close_at_stop
+from manyhands.worker.settings import current
+from manyhands.worker.stages import CAPS
+from manyhands.worker.warc.exporting import Exported, export_archive, file_name
+from manyhands.worker.warc.frames import NotAnArchive
+from manyhands.worker.warc.outputs import open_output
+from manyhands.worker.warc.sources import Sources
+from manyhands.worker.warc.streams import ByteStream
+from manyhands.worker.warc.threads import in_thread
 
 SETTINGS = current()
 SOURCES = Sources(SETTINGS)

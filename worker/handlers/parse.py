@@ -7,8 +7,8 @@ All of it follows from the job's arguments alone, so a repeat makes the same rec
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from shared.crawl.cuts import Cut
-from shared.crawl.messages import (
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.messages import (
     NO_ANSWER,
     NO_CRAWL,
     PARSE_PAGES,
@@ -19,17 +19,23 @@ from shared.crawl.messages import (
     pages_job,
     parsed_job,
 )
-from shared.errors import InvalidUrl
-from shared.jobtypes import PARSE_QUEUE
-from shared.urls import parse_url
-from worker.bodies import BadBody, unpack
-from worker.context import JobContext
-from worker.crawl.robots_tags import RobotsDirectives, directives
-from worker.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, MAX_LINKS, Extract, extract
-from worker.outcomes import Dead
-from worker.page_ids import page_id, parsed_id
-from worker.records import FIRST_VISIT, PageRecord
-from worker.registry import job
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.jobtypes import PARSE_QUEUE
+from manyhands.shared.urls import parse_url
+from manyhands.worker.bodies import BadBody, unpack
+from manyhands.worker.context import JobContext
+from manyhands.worker.crawl.robots_tags import RobotsDirectives, directives
+from manyhands.worker.html import (
+    MAX_CRAWLED_LINKS,
+    MAX_DIRECTIVES_LENGTH,
+    MAX_LINKS,
+    Extract,
+    extract,
+)
+from manyhands.worker.outcomes import Dead
+from manyhands.worker.page_ids import page_id, parsed_id
+from manyhands.worker.records import FIRST_VISIT, PageRecord
+from manyhands.worker.registry import job
 
 # Of the links of a page and of a message together: short references on a page with a long URL make
 # long links.

@@ -10,21 +10,21 @@ parse stage can make nothing: `export` is for those.
 import asyncio
 import re
 
-from shared.crawl.messages import NO_ANSWER, FetchedPage, PagesMessage, in_jobs, pages_job
-from shared.jobs import Job
-from shared.jobtypes import JOB_TYPES, PARSE_QUEUE, WARC_QUEUE, WarcArguments
-from worker.context import JobContext
-from worker.net.outcomes import as_outcomes
-from worker.registry import job
-from worker.resources import close_at_stop
-from worker.settings import current
-from worker.stages import CAPS
-from worker.warc.chunks import Chunk, ChunkReader
-from worker.warc.frames import NotAnArchive
-from worker.warc.reading import Position
-from worker.warc.sources import Sources
-from worker.warc.streams import ByteStream
-from worker.warc.threads import in_thread
+from manyhands.shared.crawl.messages import NO_ANSWER, FetchedPage, PagesMessage, in_jobs, pages_job
+from manyhands.shared.jobs import Job
+from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, WARC_QUEUE, WarcArguments
+from manyhands.worker.context import JobContext
+from manyhands.worker.net.outcomes import as_outcomes
+from manyhands.worker.registry import job
+from manyhands.worker.resources import close_at_stop
+from manyhands.worker.settings import current
+from manyhands.worker.stages import CAPS
+from manyhands.worker.warc.chunks import Chunk, ChunkReader
+from manyhands.worker.warc.frames import NotAnArchive
+from manyhands.worker.warc.reading import Position
+from manyhands.worker.warc.sources import Sources
+from manyhands.worker.warc.streams import ByteStream
+from manyhands.worker.warc.threads import in_thread
 
 SETTINGS = current()
 SOURCES = Sources(SETTINGS)

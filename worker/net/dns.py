@@ -12,8 +12,8 @@ import aiodns
 import pycares
 from aiodns import error as ares
 
-from worker.net.dns_cache import DnsCache, DnsEntry
-from worker.net.fetcher import TemporaryFetchError
+from manyhands.worker.net.dns_cache import DnsCache, DnsEntry
+from manyhands.worker.net.fetcher import TemporaryFetchError
 
 # Of one question to one server, in seconds; each is asked twice.
 QUESTION_TIMEOUT_S = 2.0

@@ -10,7 +10,7 @@ from typing import IO, Protocol, cast
 import brotli
 import zstandard
 
-from worker.net.fetcher import PermanentFetchError
+from manyhands.worker.net.fetcher import PermanentFetchError
 
 ACCEPTED = "gzip, deflate, br, zstd"
 _ZLIB_METHOD = 8

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from shared.crawl.cuts import Cut
-from shared.errors import ManyhandsError
-from shared.urls import Url
-from worker.net.byte_budget import Hold
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.urls import Url
+from manyhands.worker.net.byte_budget import Hold
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 # Request time-out, too early, too many requests; and every 5xx.

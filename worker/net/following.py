@@ -3,11 +3,11 @@ makes a URL of its own of every redirect."""
 
 import asyncio
 
-from shared.errors import InvalidUrl
-from shared.jobs import utc_now
-from shared.settings import FetchSettings
-from shared.urls import Url, parse_url, resolve_reference
-from worker.net.fetcher import (
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.jobs import utc_now
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import Url, parse_url, resolve_reference
+from manyhands.worker.net.fetcher import (
     REDIRECTS,
     TEMPORARY_STATUSES,
     Answer,
@@ -16,7 +16,7 @@ from worker.net.fetcher import (
     PermanentFetchError,
     raise_if_temporary,
 )
-from worker.net.reasons import time_out
+from manyhands.worker.net.reasons import time_out
 
 
 class FollowingFetcher:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import httptools
 
-from worker.net.encodings import BoundedBody
-from worker.net.fetcher import FetchError
-from worker.net.reasons import (
+from manyhands.worker.net.encodings import BoundedBody
+from manyhands.worker.net.fetcher import FetchError
+from manyhands.worker.net.reasons import (
     bad_answer,
     connection_closed,
     headers_too_large,

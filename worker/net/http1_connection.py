@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from shared.settings import FetchSettings
-from worker.net.byte_budget import ByteBudget, Hold
-from worker.net.http1 import Exchange
-from worker.net.reasons import of_os_error, time_out
+from manyhands.shared.settings import FetchSettings
+from manyhands.worker.net.byte_budget import ByteBudget, Hold
+from manyhands.worker.net.http1 import Exchange
+from manyhands.worker.net.reasons import of_os_error, time_out
 
 FIRST_BYTE, SILENCE, WHOLE = "first byte", "silence", "whole document"
 

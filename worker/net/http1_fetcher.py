@@ -16,19 +16,19 @@ from functools import partial
 
 import aiohappyeyeballs
 
-from shared.settings import FetchSettings
-from shared.urls import DEFAULT_PORTS, Url
-from worker.net.addresses import AddressRule
-from worker.net.byte_budget import ByteBudget, Hold
-from worker.net.dns import Dns
-from worker.net.encodings import ACCEPTED
-from worker.net.fetcher import Answer, ForbiddenAddress, Phases
-from worker.net.http1 import Exchange
-from worker.net.http1_connection import Http1Connection
-from worker.net.idle import IdleConnections, Origin
-from worker.net.reasons import of_os_error, time_out
-from worker.net.resolver import CheckedResolver, Names
-from worker.net.tls import ResumingContext, make_context
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import DEFAULT_PORTS, Url
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.byte_budget import ByteBudget, Hold
+from manyhands.worker.net.dns import Dns
+from manyhands.worker.net.encodings import ACCEPTED
+from manyhands.worker.net.fetcher import Answer, ForbiddenAddress, Phases
+from manyhands.worker.net.http1 import Exchange
+from manyhands.worker.net.http1_connection import Http1Connection
+from manyhands.worker.net.idle import IdleConnections, Origin
+from manyhands.worker.net.reasons import of_os_error, time_out
+from manyhands.worker.net.resolver import CheckedResolver, Names
+from manyhands.worker.net.tls import ResumingContext, make_context
 
 ACCEPT = "text/html,application/xhtml+xml;q=0.9,*/*;q=0.5"
 # A burst of a host's pages goes over one connection; idle ones are bounded by the descriptors.

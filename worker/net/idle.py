@@ -4,7 +4,7 @@ all. Pure: `now` is seconds of any one clock."""
 from collections import OrderedDict
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from shared.urls import Url
+from manyhands.shared.urls import Url
 
 
 class Closable(Protocol):

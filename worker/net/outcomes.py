@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from worker.net.fetcher import PermanentFetchError, TemporaryFetchError
-from worker.outcomes import Dead, Retry
+from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
+from manyhands.worker.outcomes import Dead, Retry
 
 
 @contextmanager

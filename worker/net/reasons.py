@@ -6,7 +6,7 @@ Foreign errors enter here and go no further.
 import errno
 import ssl
 
-from worker.net.fetcher import (
+from manyhands.worker.net.fetcher import (
     FetchError,
     ForbiddenAddress,
     PermanentFetchError,

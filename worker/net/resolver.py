@@ -7,8 +7,8 @@ between the check and the connection.
 from collections.abc import Sequence
 from typing import Protocol
 
-from worker.net.addresses import AddressRule
-from worker.net.fetcher import ForbiddenAddress
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.fetcher import ForbiddenAddress
 
 
 class Names(Protocol):

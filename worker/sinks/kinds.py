@@ -9,19 +9,23 @@ from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
-from shared.errors import ConfigError
-from worker.records import Capture, PageRecord, PlainRecord
-from worker.sinks.protocol import Sink
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import Capture, PageRecord, PlainRecord
+from manyhands.worker.sinks.protocol import Sink
 
 ENTRY_POINTS = "manyhands.sinks"
 # What stands before the colon, up to a +: module and class, and the extra with what it needs.
 OWN = {
-    "jsonl": ("worker.sinks.files.jsonl", "JsonlSink", "worker"),
-    "warc": ("worker.sinks.files.warc", "WarcSink", "warc"),
-    "parquet": ("worker.sinks.files.parquet", "ParquetSink", "parquet"),
-    "postgres": ("worker.sinks.servers.postgres", "PostgresSink", "postgres"),
-    "elasticsearch": ("worker.sinks.servers.elasticsearch", "ElasticsearchSink", "elasticsearch"),
-    "kafka": ("worker.sinks.servers.kafka", "KafkaSink", "kafka"),
+    "jsonl": ("manyhands.worker.sinks.files.jsonl", "JsonlSink", "worker"),
+    "warc": ("manyhands.worker.sinks.files.warc", "WarcSink", "warc"),
+    "parquet": ("manyhands.worker.sinks.files.parquet", "ParquetSink", "parquet"),
+    "postgres": ("manyhands.worker.sinks.servers.postgres", "PostgresSink", "postgres"),
+    "elasticsearch": (
+        "manyhands.worker.sinks.servers.elasticsearch",
+        "ElasticsearchSink",
+        "elasticsearch",
+    ),
+    "kafka": ("manyhands.worker.sinks.servers.kafka", "KafkaSink", "kafka"),
 }
 # Whatever a handler emits, and what is captured where pages are fetched.
 EMITTED = frozenset({PageRecord, PlainRecord})

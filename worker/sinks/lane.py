@@ -10,12 +10,12 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from shared.errors import ConfigError
-from shared.faktory.backoff import Backoff
-from shared.logs import get_logger
-from worker.families import DURATION_BOUNDS_S
-from worker.records import Record
-from worker.sinks.protocol import RecordsRefused, Sink, SinkDown
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.faktory.backoff import Backoff
+from manyhands.shared.logs import get_logger
+from manyhands.worker.families import DURATION_BOUNDS_S
+from manyhands.worker.records import Record
+from manyhands.worker.sinks.protocol import RecordsRefused, Sink, SinkDown
 
 # Of one batch, at the most: what a sink writes in well under a second.
 BATCH_RECORDS = 2000

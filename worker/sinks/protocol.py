@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from shared.errors import ManyhandsError
-from worker.records import Record
+from manyhands.shared.errors import ManyhandsError
+from manyhands.worker.records import Record
 
 
 class RecordsRefused(ManyhandsError):

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from worker.records import PageRecord, Record
-from worker.sinks.protocol import RecordsRefused
+from manyhands.worker.records import PageRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
 
 # Of a reason, which becomes the error of a job; in characters.
 LONGEST_REASON = 300

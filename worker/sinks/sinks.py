@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 
-from shared.logs import get_logger
-from shared.settings import SinksSettings
-from worker.families import DURATION_BOUNDS_S, family, filled, single
-from worker.link import Family, Sample
-from worker.records import PageRecord, Record
-from worker.sinks.lane import Entry, SinkLane
-from worker.sinks.protocol import Sink, SinkDown
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import SinksSettings
+from manyhands.worker.families import DURATION_BOUNDS_S, family, filled, single
+from manyhands.worker.link import Family, Sample
+from manyhands.worker.records import PageRecord, Record
+from manyhands.worker.sinks.lane import Entry, SinkLane
+from manyhands.worker.sinks.protocol import Sink, SinkDown
 
 # Of one process. A record is held once, however many sinks want it.
 MOST_PENDING_BYTES = 64 * 1024 * 1024

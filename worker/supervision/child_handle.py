@@ -16,13 +16,21 @@ from multiprocessing.process import BaseProcess
 
 import msgspec
 
-from shared.logs import get_logger
-from worker import exits
-from worker.child import ChildSpec, run_child
-from worker.fork_safety import AT_ONCE, signals_held_back
-from worker.held_jobs import HeldJob
-from worker.link import Backlog, Figures, Ready, StageReport, Turn, decode_from_child, encode
-from worker.supervision.liveness import Watch
+from manyhands.shared.logs import get_logger
+from manyhands.worker import exits
+from manyhands.worker.child import ChildSpec, run_child
+from manyhands.worker.fork_safety import AT_ONCE, signals_held_back
+from manyhands.worker.held_jobs import HeldJob
+from manyhands.worker.link import (
+    Backlog,
+    Figures,
+    Ready,
+    StageReport,
+    Turn,
+    decode_from_child,
+    encode,
+)
+from manyhands.worker.supervision.liveness import Watch
 
 # How multiprocessing frames what `send_bytes` sends; a message of 2 GiB would be framed otherwise.
 HEADER = struct.Struct("!i")

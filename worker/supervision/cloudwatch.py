@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TextIO
 
-from shared.logs import get_logger
-from worker.link import FIGURES_S
-from worker.supervision.emf import StageLine, emf_line
-from worker.supervision.metrics import ServiceMetrics
-from worker.supervision.stage_summary import summarize_stages
-from worker.supervision.status import ServiceStatus
+from manyhands.shared.logs import get_logger
+from manyhands.worker.link import FIGURES_S
+from manyhands.worker.supervision.emf import StageLine, emf_line
+from manyhands.worker.supervision.metrics import ServiceMetrics
+from manyhands.worker.supervision.stage_summary import summarize_stages
+from manyhands.worker.supervision.status import ServiceStatus
 
 
 async def write_stage_lines(

@@ -6,7 +6,7 @@ supervisor itself, and a server that is away comes back without our doing.
 
 from dataclasses import dataclass, field
 
-from worker.supervision.status import ChildState, ChildStatus, ServiceStatus
+from manyhands.worker.supervision.status import ChildState, ChildStatus, ServiceStatus
 
 # A lane that owes an answer is closed after 12 s (shared/faktory/lanes.py); five times as long
 # means that this does not work any more.

@@ -14,16 +14,16 @@ from typing import Any
 
 import msgspec
 
-from shared.errors import ConfigError
-from shared.http.hosts import is_own_host
-from shared.http.serving import listen, serving
-from shared.logs import get_logger
-from shared.settings import host_and_port
-from shared.version import VERSION
-from worker.supervision.health import Verdict, liveness, readiness
-from worker.supervision.metrics import ServiceMetrics
-from worker.supervision.stage_summary import summarize_stages
-from worker.supervision.status import ServiceStatus
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.http.hosts import is_own_host
+from manyhands.shared.http.serving import listen, serving
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import host_and_port
+from manyhands.shared.version import VERSION
+from manyhands.worker.supervision.health import Verdict, liveness, readiness
+from manyhands.worker.supervision.metrics import ServiceMetrics
+from manyhands.worker.supervision.stage_summary import summarize_stages
+from manyhands.worker.supervision.status import ServiceStatus
 
 VARIABLE = "WORKER_HTTP_BIND"
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"

@@ -18,19 +18,19 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from worker.families import family, filled, single
-from worker.figures import (
+from manyhands.worker.families import family, filled, single
+from manyhands.worker.figures import (
     LOOP_LAG,
     MAX_FDS,
     ROUND_TRIP,
     STAGE_JOBS,
     system_families,
 )
-from worker.link import Family, Figures, Sample
-from worker.sinks.sinks import OLDEST
-from worker.supervision.health import readiness
-from worker.supervision.stage_summary import is_fresh, summarize_stages
-from worker.supervision.status import ChildState, ServiceStatus
+from manyhands.worker.link import Family, Figures, Sample
+from manyhands.worker.sinks.sinks import OLDEST
+from manyhands.worker.supervision.health import readiness
+from manyhands.worker.supervision.stage_summary import is_fresh, summarize_stages
+from manyhands.worker.supervision.status import ChildState, ServiceStatus
 
 PROCESS_LABELS = ["process_type", "process_id"]
 SUPERVISOR = ("supervisor", "supervisor")

@@ -6,18 +6,23 @@ import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
-from shared.logs import get_logger
-from shared.settings import Settings
-from worker import exits
-from worker.child import ChildSpec
-from worker.link import Figures
-from worker.stages import ProcessGroup
-from worker.supervision.child_handle import ChildHandle
-from worker.supervision.liveness import START_TIMEOUT_S, Liveness
-from worker.supervision.proc import cpu_seconds, resident_bytes
-from worker.supervision.restarts import LONGEST_DELAY_S, LOOP_ENDS, LOOP_WITHIN_S, Restarts
-from worker.supervision.server_view import ServerView
-from worker.supervision.status import ChildState, ChildStatus, EventLog, FiguresKeeper
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import Settings
+from manyhands.worker import exits
+from manyhands.worker.child import ChildSpec
+from manyhands.worker.link import Figures
+from manyhands.worker.stages import ProcessGroup
+from manyhands.worker.supervision.child_handle import ChildHandle
+from manyhands.worker.supervision.liveness import START_TIMEOUT_S, Liveness
+from manyhands.worker.supervision.proc import cpu_seconds, resident_bytes
+from manyhands.worker.supervision.restarts import (
+    LONGEST_DELAY_S,
+    LOOP_ENDS,
+    LOOP_WITHIN_S,
+    Restarts,
+)
+from manyhands.worker.supervision.server_view import ServerView
+from manyhands.worker.supervision.status import ChildState, ChildStatus, EventLog, FiguresKeeper
 
 # The next child starts when the one before is ready or has ended, or so long after its first word:
 # what is wrong with the settings is then said once, not by all of them.

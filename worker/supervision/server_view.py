@@ -5,16 +5,16 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from shared.errors import ConnectFailed, FaktoryError
-from shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs
-from shared.faktory.dialer import Dialer
-from shared.faktory.handshake import ServerAddress, parse_url
-from shared.faktory.lanes import CommandLanes
-from shared.logs import get_logger
-from shared.settings import FaktorySettings
-from worker.held_jobs import HeldJob
-from worker.settlement import raise_if_refused, repeat
-from worker.supervision.left_behind import LeftBehind, judge
+from manyhands.shared.errors import ConnectFailed, FaktoryError
+from manyhands.shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.handshake import ServerAddress, parse_url
+from manyhands.shared.faktory.lanes import CommandLanes
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import FaktorySettings
+from manyhands.worker.held_jobs import HeldJob
+from manyhands.worker.settlement import raise_if_refused, repeat
+from manyhands.worker.supervision.left_behind import LeftBehind, judge
 
 # Later than this the server has noticed by itself, or the ids are gone.
 QUIET_WITHIN_S = 2.0

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 import sys
 
-from shared.settings import Settings
-from worker.supervision.cloudwatch import write_stage_lines
-from worker.supervision.http import serve_http
-from worker.supervision.metrics import ServiceMetrics
-from worker.supervision.supervisor import Supervisor
+from manyhands.shared.settings import Settings
+from manyhands.worker.supervision.cloudwatch import write_stage_lines
+from manyhands.worker.supervision.http import serve_http
+from manyhands.worker.supervision.metrics import ServiceMetrics
+from manyhands.worker.supervision.supervisor import Supervisor
 
 
 async def run_service(settings: Settings) -> int:

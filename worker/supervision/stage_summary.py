@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from worker.supervision.status import ServiceStatus
+from manyhands.worker.supervision.status import ServiceStatus
 
 # The server is asked every second; what it said longer ago is not what waits now.
 STALE_AFTER_S = 30.0

@@ -10,24 +10,24 @@ import time
 from collections.abc import Coroutine
 from dataclasses import replace
 
-from shared.logs import get_logger
-from shared.settings import Settings
-from shared.state.damage import damaged_shards
-from worker import exits
-from worker.fork_safety import SIGNALS
-from worker.pressure import Limits, Pressure, PressureEvent, State
-from worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
-from worker.supervision.child_handle import ChildHandle
-from worker.supervision.limits import (
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import Settings
+from manyhands.shared.state.damage import damaged_shards
+from manyhands.worker import exits
+from manyhands.worker.fork_safety import SIGNALS
+from manyhands.worker.pressure import Limits, Pressure, PressureEvent, State
+from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
+from manyhands.worker.supervision.child_handle import ChildHandle
+from manyhands.worker.supervision.limits import (
     cgroup_memory_bytes,
     descriptors_needed,
     memory_limit_of_child,
     raise_descriptor_limit,
 )
-from worker.supervision.place import Place, Service
-from worker.supervision.plan import connections_of_child, service_groups
-from worker.supervision.server_view import ServerView
-from worker.supervision.status import FiguresKeeper, RollState, RollStatus, ServiceStatus
+from manyhands.worker.supervision.place import Place, Service
+from manyhands.worker.supervision.plan import connections_of_child, service_groups
+from manyhands.worker.supervision.server_view import ServerView
+from manyhands.worker.supervision.status import FiguresKeeper, RollState, RollStatus, ServiceStatus
 
 LOOK_S = 1.0
 # The server is asked for sizes with each look, for ages less often.

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 import pybase64
 import zstandard
 
-from shared.crawl.messages import NO_CRAWL, FetchedPage
-from shared.errors import InvalidUrl
-from shared.urls import parse_url
-from worker.bodies import LEVEL
-from worker.html import is_html
-from worker.warc.digests import Digest
-from worker.warc.payloads import page_of
-from worker.warc.reading import ArchivedRecord, Damage, Position, read_archive
-from worker.warc.streams import ByteStream
-from worker.warc.wat import wat_page
+from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import parse_url
+from manyhands.worker.bodies import LEVEL
+from manyhands.worker.html import is_html
+from manyhands.worker.warc.digests import Digest
+from manyhands.worker.warc.payloads import page_of
+from manyhands.worker.warc.reading import ArchivedRecord, Damage, Position, read_archive
+from manyhands.worker.warc.streams import ByteStream
+from manyhands.worker.warc.wat import wat_page
 
 # Of the file, and of the pages as they are packed in jobs: what is pushed in one go.
 CHUNK_BYTES = 64 * 1024 * 1024

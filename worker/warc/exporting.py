@@ -17,10 +17,10 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from worker.warc.outputs import Output
-from worker.warc.reading import ArchivedRecord, Damage, Position, read_archive
-from worker.warc.streams import ByteStream
-from worker.warc.tables import (
+from manyhands.worker.warc.outputs import Output
+from manyhands.worker.warc.reading import ArchivedRecord, Damage, Position, read_archive
+from manyhands.worker.warc.streams import ByteStream
+from manyhands.worker.warc.tables import (
     DICTIONARY_COLUMNS,
     GROUP_BYTES,
     GROUP_ROWS,

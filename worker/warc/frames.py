@@ -11,8 +11,8 @@ from typing import IO, Protocol, cast
 import zstandard
 from isal import igzip_lib
 
-from shared.errors import ManyhandsError
-from worker.warc.streams import BytesStream, Window
+from manyhands.shared.errors import ManyhandsError
+from manyhands.worker.warc.streams import BytesStream, Window
 
 RECORD_BEGINS = b"WARC/"
 # Fed to a decompressor at a time: what is left over of it at the end of a member is copied.

@@ -18,14 +18,14 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from shared.errors import InvalidUrl
-from shared.jobs import utc_now
-from shared.settings import FetchSettings
-from shared.urls import Url, resolve_reference
-from shared.warc_places import UrlAt
-from worker.net.addresses import AddressRule
-from worker.net.dns import Dns
-from worker.net.fetcher import (
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.jobs import utc_now
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import Url, resolve_reference
+from manyhands.shared.warc_places import UrlAt
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.dns import Dns
+from manyhands.worker.net.fetcher import (
     REDIRECTS,
     FetchError,
     ForbiddenAddress,
@@ -33,9 +33,9 @@ from worker.net.fetcher import (
     TemporaryFetchError,
     raise_if_temporary,
 )
-from worker.net.reasons import of_os_error, time_out
-from worker.net.resolver import CheckedResolver, Names
-from worker.warc.streams import Aborted
+from manyhands.worker.net.reasons import of_os_error, time_out
+from manyhands.worker.net.resolver import CheckedResolver, Names
+from manyhands.worker.warc.streams import Aborted
 
 # What is read ahead of whoever decodes; twice as much stops the sender.
 BUFFER_BYTES = 512 * 1024

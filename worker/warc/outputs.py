@@ -8,11 +8,11 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from shared.settings import WarcSettings
-from shared.warc_places import FileAt, ObjectAt
-from worker.net.fetcher import TemporaryFetchError
-from worker.sinks.files.segment_file import sync_directory
-from worker.warc.sources import check_allowed, path_of, s3_library, translated
+from manyhands.shared.settings import WarcSettings
+from manyhands.shared.warc_places import FileAt, ObjectAt
+from manyhands.worker.net.fetcher import TemporaryFetchError
+from manyhands.worker.sinks.files.segment_file import sync_directory
+from manyhands.worker.warc.sources import check_allowed, path_of, s3_library, translated
 
 
 class Output(Protocol):

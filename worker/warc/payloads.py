@@ -7,8 +7,8 @@ compression off and left the headers, so a body that is not what they say is tak
 import re
 from collections.abc import Sequence
 
-from worker.net.encodings import BoundedBody
-from worker.net.fetcher import PermanentFetchError
+from manyhands.worker.net.encodings import BoundedBody
+from manyhands.worker.net.fetcher import PermanentFetchError
 
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n")
 _STATUS = re.compile(rb"HTTP/\S+[ \t]+(\d{3})(?!\d)")

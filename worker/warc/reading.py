@@ -25,10 +25,10 @@ from fastwarc.warc import (
     response,
 )
 
-from worker.warc.digests import Digest, Expected, Hashing, expected_digest, look_at
-from worker.warc.frames import Damaged, Frame, Packing, detect, next_start
-from worker.warc.payloads import parsed_head, unchunked
-from worker.warc.streams import ByteStream, Window
+from manyhands.worker.warc.digests import Digest, Expected, Hashing, expected_digest, look_at
+from manyhands.worker.warc.frames import Damaged, Frame, Packing, detect, next_start
+from manyhands.worker.warc.payloads import parsed_head, unchunked
+from manyhands.worker.warc.streams import ByteStream, Window
 
 KINDS = response | conversion | metadata
 WAT_TYPE = "application/json"

@@ -10,10 +10,14 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from shared.warc_places import ObjectAt
-from worker.net.buckets import open_bucket, status_in
-from worker.net.fetcher import TEMPORARY_STATUSES, PermanentFetchError, TemporaryFetchError
-from worker.warc.streams import Aborted
+from manyhands.shared.warc_places import ObjectAt
+from manyhands.worker.net.buckets import open_bucket, status_in
+from manyhands.worker.net.fetcher import (
+    TEMPORARY_STATUSES,
+    PermanentFetchError,
+    TemporaryFetchError,
+)
+from manyhands.worker.warc.streams import Aborted
 
 # Asked for at a time; the next one comes while it is decoded.
 BLOCK_BYTES = 4 * 1024 * 1024

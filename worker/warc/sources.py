@@ -9,18 +9,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from shared.contained import Outside, path_below
-from shared.errors import ConfigError, InvalidUrl
-from shared.settings import Settings
-from shared.warc_places import FileAt, InvalidPlace, ObjectAt, Place, UrlAt, parse_source
-from worker.net.addresses import AddressRule
-from worker.net.fetcher import PermanentFetchError, TemporaryFetchError
-from worker.warc.http_source import HttpFiles
-from worker.warc.streams import Aborted, ByteStream
+from manyhands.shared.contained import Outside, path_below
+from manyhands.shared.errors import ConfigError, InvalidUrl
+from manyhands.shared.settings import Settings
+from manyhands.shared.warc_places import FileAt, InvalidPlace, ObjectAt, Place, UrlAt, parse_source
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
+from manyhands.worker.warc.http_source import HttpFiles
+from manyhands.worker.warc.streams import Aborted, ByteStream
 
 READ_BYTES = 64 * 1024
 # Not imported above: only who reads from S3 needs the library.
-_S3 = "worker.warc.s3_objects"
+_S3 = "manyhands.worker.warc.s3_objects"
 _FOR_GOOD = frozenset(
     {
         *(errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELOOP),

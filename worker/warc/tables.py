@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from worker.warc.reading import ArchivedRecord
+from manyhands.worker.warc.reading import ArchivedRecord
 
 # What a reader takes into memory at a time, unpacked, and we twice as much.
 GROUP_BYTES = 64 * 1024 * 1024

@@ -13,8 +13,8 @@ import uuid
 from collections.abc import Callable
 from datetime import datetime
 
-from shared.jobs import rfc3339
-from worker.records import Capture
+from manyhands.shared.jobs import rfc3339
+from manyhands.worker.records import Capture
 
 # One record, as it is written to the file.
 Pack = Callable[[bytes], bytes]

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pytest
 
-from shared.state.directory import open_control, open_reader, open_shard
-from shared.state.protocol import ControlStore, ShardReader, ShardStore
+from manyhands.shared.state.directory import open_control, open_reader, open_shard
+from manyhands.shared.state.protocol import ControlStore, ShardReader, ShardStore
 from tests.contract.state.helpers import NOW
 
 

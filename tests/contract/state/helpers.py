@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from shared.crawl.canonical import new_url
-from shared.crawl.states import UrlState
-from shared.state.model import Admitted, ClaimedUrl, NewUrl, Settled, StoredDomain
-from shared.state.protocol import ShardReader, ShardStore
-from shared.urls import parse_url
+from manyhands.shared.crawl.canonical import new_url
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.model import Admitted, ClaimedUrl, NewUrl, Settled, StoredDomain
+from manyhands.shared.state.protocol import ShardReader, ShardStore
+from manyhands.shared.urls import parse_url
 
 NOW = 1_700_000_000.0
 CRAWL = 1

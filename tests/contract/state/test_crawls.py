@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from shared.crawl.spec import CrawlSpec, LimitSpec
-from shared.crawl.states import CrawlState
-from shared.state.model import DomainRule, KeyConflict, NoSuchCrawl
-from shared.state.protocol import ControlStore
-from shared.urls import parse_url, registrable_domain, shard_of_domain
+from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.model import DomainRule, KeyConflict, NoSuchCrawl
+from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
 from tests.contract.state.helpers import NOW
 
 MUCH = 1_000_000

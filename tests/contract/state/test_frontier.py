@@ -2,9 +2,9 @@
 
 import pytest
 
-from shared.crawl.states import UrlState
-from shared.state.model import Admitted, Settled
-from shared.state.protocol import ShardStore
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.model import Admitted, Settled
+from manyhands.shared.state.protocol import ShardStore
 from tests.contract.state.helpers import (
     CRAWL,
     NOW,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.crawl.states import UrlState
-from shared.state.model import LeaseLost, Settled, StoredRobots
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.model import LeaseLost, Settled, StoredRobots
 from tests.contract.state.helpers import (
     CRAWL,
     NOW,

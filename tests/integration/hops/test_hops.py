@@ -17,19 +17,19 @@ import pytest
 import trustme
 import zstandard
 
-from shared.settings import FetchSettings
-from shared.urls import parse_url
-from tests.support.local_site import Handler, LocalSite, answer
-from tests.support.stub_resolver import StubResolver
-from worker.net.addresses import AddressRule
-from worker.net.fetcher import (
+from manyhands.shared.settings import FetchSettings
+from manyhands.shared.urls import parse_url
+from manyhands.worker.net.addresses import AddressRule
+from manyhands.worker.net.fetcher import (
     Answer,
     FetchError,
     ForbiddenAddress,
     PermanentFetchError,
     TemporaryFetchError,
 )
-from worker.net.http1_fetcher import Http1Fetcher
+from manyhands.worker.net.http1_fetcher import Http1Fetcher
+from tests.support.local_site import Handler, LocalSite, answer
+from tests.support.stub_resolver import StubResolver
 
 LOOPBACK = AddressRule([ip_network("127.0.0.0/8"), ip_network("::1/128")])
 NAMES = {

@@ -1,4 +1,4 @@
-"""Archives all the way: a job is pushed, `python -m worker` decodes and parses, and the records are
+"""Archives all the way: a job is pushed, `manyhands worker` decodes and parses, and the records are
 in the file; also when it is killed in the middle."""
 
 import signal
@@ -11,8 +11,8 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from shared.faktory.client import FaktoryClient
-from shared.jobs import Job
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.jobs import Job
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
 from tests.integration.warc.conftest import Put
 from tests.support.archives import Archive, record_id
@@ -23,7 +23,9 @@ from tests.support.worker_process import AnyState
 
 ON_THE_BROKER = pytest.mark.parametrize("server", ["broker_process"], indirect=True)
 
-HANDLERS = "tests.support.small_chunks,worker.handlers.parse,worker.handlers.export"
+HANDLERS = (
+    "tests.support.small_chunks,manyhands.worker.handlers.parse,manyhands.worker.handlers.export"
+)
 PAGES = 2000
 KILLS = 3
 
@@ -67,7 +69,7 @@ def of_all_pages(count: int) -> Counter[str]:
 @ON_BOTH_SERVERS
 async def test_the_pages_of_an_archive_become_records(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     tmp_path: Path,
@@ -96,7 +98,7 @@ async def test_the_pages_of_an_archive_become_records(
 @ON_THE_BROKER
 async def test_archives_come_over_http_and_from_s3(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     tmp_path: Path,
@@ -120,7 +122,7 @@ async def test_archives_come_over_http_and_from_s3(
 @ON_THE_BROKER
 async def test_an_archive_is_exported(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     tmp_path: Path,
@@ -138,7 +140,7 @@ async def test_an_archive_is_exported(
 @ON_THE_BROKER
 async def test_what_cannot_be_read_is_dead_with_the_reason(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     tmp_path: Path,
@@ -162,7 +164,7 @@ async def test_what_cannot_be_read_is_dead_with_the_reason(
 @pytest.mark.timeout(120)
 async def test_a_worker_that_is_killed_again_and_again_loses_and_doubles_nothing(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     tmp_path: Path,
@@ -188,7 +190,7 @@ async def test_a_worker_that_is_killed_again_and_again_loses_and_doubles_nothing
 @pytest.mark.timeout(60)
 async def test_an_export_that_is_killed_is_done_again(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     tmp_path: Path,
@@ -219,7 +221,7 @@ async def test_an_export_that_is_killed_is_done_again(
 @ON_THE_BROKER
 async def test_a_worker_that_stops_puts_back_what_it_decodes(
     server: AnyServer,
-    client: FaktoryClient,
+    client: Client,
     state: AnyState,
     start_worker: StartWorker,
     tmp_path: Path,

@@ -7,17 +7,17 @@ import pyarrow.parquet as pq
 import pytest
 from obstore.store import S3Store
 
-from shared.settings import Settings, WarcSettings
-from shared.warc_places import ObjectAt
+from manyhands.shared.settings import Settings, WarcSettings
+from manyhands.shared.warc_places import ObjectAt
+from manyhands.worker.handlers import export as handler
+from manyhands.worker.net.fetcher import TemporaryFetchError
+from manyhands.worker.outcomes import Dead, Done, Failed
+from manyhands.worker.testing import run_job
+from manyhands.worker.warc import s3_objects
+from manyhands.worker.warc.s3_objects import ObjectOutput
+from manyhands.worker.warc.sources import Sources
 from tests.integration.warc.conftest import Put
 from tests.support.archives import Archive, page
-from worker.handlers import export as handler
-from worker.net.fetcher import TemporaryFetchError
-from worker.outcomes import Dead, Done, Failed
-from worker.testing import run_job
-from worker.warc import s3_objects
-from worker.warc.s3_objects import ObjectOutput
-from worker.warc.sources import Sources
 
 PAGES = 400
 # Longer than one part of an upload.

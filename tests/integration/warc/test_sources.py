@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from shared.settings import AllowSettings, FetchSettings, Settings, WarcSettings
-from shared.warc_places import ObjectAt
+from manyhands.shared.settings import AllowSettings, FetchSettings, Settings, WarcSettings
+from manyhands.shared.warc_places import ObjectAt
+from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
+from manyhands.worker.warc import http_source
+from manyhands.worker.warc.reading import ArchivedRecord, Item, Position, read_archive
+from manyhands.worker.warc.sources import Sources
+from manyhands.worker.warc.streams import Aborted, ByteStream
+from manyhands.worker.warc.threads import in_thread
 from tests.integration.warc.conftest import Put
 from tests.support.archives import Archive, record_id
 from tests.support.file_server import ServedFile
 from tests.support.local_site import LocalSite, answer, redirect
 from tests.support.waiting import eventually
-from worker.net.fetcher import PermanentFetchError, TemporaryFetchError
-from worker.warc import http_source
-from worker.warc.reading import ArchivedRecord, Item, Position, read_archive
-from worker.warc.sources import Sources
-from worker.warc.streams import Aborted, ByteStream
-from worker.warc.threads import in_thread
 
 LOOPBACK = AllowSettings.model_validate({"nets": "127.0.0.0/8"})
 QUICK = FetchSettings(connect_timeout_s=2, read_timeout_s=0.3, timeout_s=3)

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shared.jobs import QUEUE_NAME
+from manyhands.shared.jobs import QUEUE_NAME
 from tests.support.twins.commands import PAST, Sequence
 from tests.support.twins.servers import as_text
 

@@ -12,9 +12,9 @@ from typing import Any, cast
 
 import redis
 
-from broker.directory import DATABASE
-from broker.schema import SEQUENCE_BITS
 from devservers import BrokerServer, FaktoryServer
+from manyhands.broker.directory import DATABASE
+from manyhands.broker.schema import SEQUENCE_BITS
 from tests.support.raw_client import RawClient, RawConnection
 
 SETS = ("scheduled", "retries", "dead")

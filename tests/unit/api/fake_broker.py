@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from api.intake import EncodedJob
-from shared.errors import FaktoryError
+from manyhands.api.intake import EncodedJob
+from manyhands.shared.errors import FaktoryError
 
 
 @dataclass

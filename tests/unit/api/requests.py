@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from api.bodies import Receive
-from api.problems import Problem
+from manyhands.api.bodies import Receive
+from manyhands.api.problems import Problem
 
 
 def body_of(*pieces: bytes, ends: bool = True) -> Receive:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from api.__main__ import SECTIONS
-from shared.errors import ConfigError
-from shared.settings import Settings
+from manyhands.api.__main__ import SECTIONS
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.settings import Settings
 from tests.support.settings_place import SettingsPlace
 
 KEY = f"ops:ingest+read:{'0' * 64}"

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api import batcher as batcher_module
-from api.batcher import MAX_IN_FLIGHT, Batcher, BatchRules, push_jobs
-from api.problems import Problem
-from shared.errors import ConnectionLost, FaktoryError, NotSent, ProtocolError, ServerError
+from manyhands.api import batcher as batcher_module
+from manyhands.api.batcher import MAX_IN_FLIGHT, Batcher, BatchRules, push_jobs
+from manyhands.api.problems import Problem
+from manyhands.shared.errors import (
+    ConnectionLost,
+    FaktoryError,
+    NotSent,
+    ProtocolError,
+    ServerError,
+)
 from tests.support.virtual_time import run_in_virtual_time, turns
 from tests.unit.api.fake_broker import FakeBroker, a_job
 

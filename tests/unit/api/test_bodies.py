@@ -13,8 +13,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import bodies
-from api.bodies import (
+from manyhands.api import bodies
+from manyhands.api.bodies import (
     PATIENCE_S,
     SLOWEST_BYTES_PER_S,
     ZSTD_PACKED_BYTES,
@@ -27,7 +27,7 @@ from api.bodies import (
     unpack_whole,
     unpacker,
 )
-from api.problems import Problem, shutting_down
+from manyhands.api.problems import Problem, shutting_down
 from tests.support.virtual_time import run_in_virtual_time
 from tests.unit.api.requests import body_of, never_stopped, vanishing
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from api.budget import Shares
-from api.keys import Key
-from api.problems import Problem
+from manyhands.api.budget import Shares
+from manyhands.api.keys import Key
+from manyhands.api.problems import Problem
 
 ONE, OTHER = Key("one", frozenset(), b""), Key("other", frozenset(), b"")
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from api.guard import ANYBODY, Guard, Visit, needed_scope, read_headers
-from api.keys import Keys, Scope, new_key, parse_keys
-from api.problems import Problem
+from manyhands.api.guard import ANYBODY, Guard, Visit, needed_scope, read_headers
+from manyhands.api.keys import Keys, Scope, new_key, parse_keys
+from manyhands.api.problems import Problem
 
 HOST = "api.example:3000"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.intake import (
+from manyhands.api.intake import (
     MAX_DELAY_S,
     MAX_JOBTYPE_LENGTH,
     MAX_RETRY,
@@ -22,9 +22,9 @@ from api.intake import (
     query_options,
     split_list,
 )
-from api.problems import Problem
-from shared.jobs import MAX_DEPTH, MAX_SAFE_INTEGER, Job, JobTemplate, encode_job
-from shared.urls import shard_queue
+from manyhands.api.problems import Problem
+from manyhands.shared.jobs import MAX_DEPTH, MAX_SAFE_INTEGER, Job, JobTemplate, encode_job
+from manyhands.shared.urls import shard_queue
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 SHARDS = 64

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.keys import KEY_PREFIX, Scope, TokenBucket, new_key, parse_keys
-from shared.errors import ConfigError
+from manyhands.api.keys import KEY_PREFIX, Scope, TokenBucket, new_key, parse_keys
+from manyhands.shared.errors import ConfigError
 
 
 def entry(name: str, scopes: str, secret: str) -> str:
@@ -40,7 +40,7 @@ def test_every_key_is_compared_in_constant_time_wherever_it_stands(monkeypatch):
         compared.append(ours)
         return in_constant_time(ours, given)
 
-    monkeypatch.setattr("api.keys.hmac.compare_digest", compare)
+    monkeypatch.setattr("manyhands.api.keys.hmac.compare_digest", compare)
     text = ",".join(entry(f"k{number}", "read", f"s{number}") for number in range(3))
     keys = parse_keys(text, 0.0, 0.0)
     for secret in (b"s0", b"s2", b"nobody's"):

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.metrics import ApiMetrics, as_text, server_figures, set_sizes, snapshot, summed
-from api.siblings import answering, ask_all
+from manyhands.api.metrics import ApiMetrics, as_text, server_figures, set_sizes, snapshot, summed
+from manyhands.api.siblings import answering, ask_all
 
 OUR_INFO: dict[str, Any] = {
     "faktory": {
@@ -113,7 +113,7 @@ async def test_whoever_is_asked_asks_all_processes_that_are_alive(tmp_path: Path
     one, two = some_figures(1), some_figures(2)
     async with answering(tmp_path, one.registry):
         # A process of its own has an id of its own.
-        monkeypatch.setattr("api.siblings.os.getpid", lambda: 1)
+        monkeypatch.setattr("manyhands.api.siblings.os.getpid", lambda: 1)
         async with answering(tmp_path, two.registry):
             assert sum_of_batches(await ask_all(tmp_path)) == 3
         assert sum_of_batches(await ask_all(tmp_path)) == 1
@@ -121,7 +121,7 @@ async def test_whoever_is_asked_asks_all_processes_that_are_alive(tmp_path: Path
 
 
 async def test_a_process_that_is_dead_or_silent_or_mad_is_left_out(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("api.siblings.ANSWER_WITHIN_S", 0.05)
+    monkeypatch.setattr("manyhands.api.siblings.ANSWER_WITHIN_S", 0.05)
     (tmp_path / "1.sock").touch()
     silent = await asyncio.start_unix_server(say_nothing, tmp_path / "2.sock")
     mad = await asyncio.start_unix_server(say_nonsense, tmp_path / "3.sock")

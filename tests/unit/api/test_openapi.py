@@ -8,13 +8,13 @@ import jsonschema
 import orjson
 import pytest
 
-from api.app import Service
-from api.intake import Intake
-from api.openapi import ANSWERS, ERRORS, OPTIONS
-from api.problems import Problem
-from shared.jobs import utc_now
-from shared.jobtypes import JOB_TYPES
-from shared.settings import ApiSettings, BatchSettings, CrawlSettings, FaktorySettings
+from manyhands.api.app import Service
+from manyhands.api.intake import Intake
+from manyhands.api.openapi import ANSWERS, ERRORS, OPTIONS
+from manyhands.api.problems import Problem
+from manyhands.shared.jobs import utc_now
+from manyhands.shared.jobtypes import JOB_TYPES
+from manyhands.shared.settings import ApiSettings, BatchSettings, CrawlSettings, FaktorySettings
 
 
 def document(**settings: Any) -> dict[str, Any]:

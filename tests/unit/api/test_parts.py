@@ -6,16 +6,22 @@ from typing import Any, cast
 
 import pytest
 
-from api.batcher import Batcher
-from api.budget import Shares
-from api.intake import Intake
-from api.metrics import ApiMetrics
-from api.parts import ANSWER_WITHIN_S, Parts, broker_failed
-from api.problems import Problem
-from shared.budget import ByteBudget
-from shared.errors import ConnectionLost, FaktoryError, NotSent, ProtocolError, ServerError
-from shared.faktory.client import FaktoryClient
-from shared.settings import ApiSettings
+from manyhands.api.batcher import Batcher
+from manyhands.api.budget import Shares
+from manyhands.api.intake import Intake
+from manyhands.api.metrics import ApiMetrics
+from manyhands.api.parts import ANSWER_WITHIN_S, Parts, broker_failed
+from manyhands.api.problems import Problem
+from manyhands.shared.budget import ByteBudget
+from manyhands.shared.errors import (
+    ConnectionLost,
+    FaktoryError,
+    NotSent,
+    ProtocolError,
+    ServerError,
+)
+from manyhands.shared.faktory.client import Client
+from manyhands.shared.settings import ApiSettings
 from tests.support.virtual_time import run_in_virtual_time
 
 
@@ -39,7 +45,7 @@ class FakeClient:
 def make_parts(client: FakeClient) -> Parts:
     return Parts(
         settings=ApiSettings(),
-        client=cast("FaktoryClient", client),
+        client=cast("Client", client),
         batcher=cast("Batcher", None),
         intake=cast("Intake", None),
         bulk=Shares(1, keys=1),

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from api.problems import (
+from manyhands.api.problems import (
     Problem,
     bad_request,
     mistake,
@@ -15,7 +15,7 @@ from api.problems import (
     unavailable,
     unprocessable,
 )
-from shared.http.problems import MEDIA_TYPE
+from manyhands.shared.http.problems import MEDIA_TYPE
 
 
 def test_a_problem_is_a_document_of_rfc_9457():

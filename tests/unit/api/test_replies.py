@@ -3,8 +3,8 @@
 from collections.abc import MutableMapping
 from typing import Any
 
-from api.problems import Problem
-from api.replies import SECURITY_HEADERS, send_json, send_problem, with_security_headers
+from manyhands.api.problems import Problem
+from manyhands.api.replies import SECURITY_HEADERS, send_json, send_problem, with_security_headers
 
 
 class Sent:

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api import stream as stream_module
-from api.bodies import SILENCE_S, Chunks, ClientGone, Lines, Receive, unpacker
-from api.intake import EncodedJob, Item
-from api.keys import Key, Scope, TokenBucket
-from api.parts import pay, pay_now
-from api.problems import Problem, shutting_down, unprocessable
-from api.stream import (
+from manyhands.api import stream as stream_module
+from manyhands.api.bodies import SILENCE_S, Chunks, ClientGone, Lines, Receive, unpacker
+from manyhands.api.intake import EncodedJob, Item
+from manyhands.api.keys import Key, Scope, TokenBucket
+from manyhands.api.parts import pay, pay_now
+from manyhands.api.problems import Problem, shutting_down, unprocessable
+from manyhands.api.stream import (
     MAX_BATCH_BYTES,
     MAX_ERRORS,
     MAX_IN_FLIGHT,
@@ -27,8 +27,8 @@ from api.stream import (
     push_list,
     ranges,
 )
-from shared.errors import ConnectionLost, FaktoryError, NotSent, ServerError
-from shared.faktory.client import MAX_BULK_JOBS
+from manyhands.shared.errors import ConnectionLost, FaktoryError, NotSent, ServerError
+from manyhands.shared.faktory.client import MAX_BULK_JOBS
 from tests.support.virtual_time import run_in_virtual_time, turns
 from tests.unit.api.fake_broker import FakeBroker, ObligingBroker, a_job
 from tests.unit.api.requests import body_of, never_stopped, vanishing

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker import manager as manager_module
-from broker import server as server_module
-from broker import store as store_module
-from broker.clients import Clients
-from broker.manager import FETCH_BLOCKS_S, Manager
-from broker.memory import Memory
-from broker.server import Connection, Server
-from broker.store import Store
-from broker.verbs import Verbs
+from manyhands.broker import manager as manager_module
+from manyhands.broker import server as server_module
+from manyhands.broker import store as store_module
+from manyhands.broker.clients import Clients
+from manyhands.broker.manager import FETCH_BLOCKS_S, Manager
+from manyhands.broker.memory import Memory
+from manyhands.broker.server import Connection, Server
+from manyhands.broker.store import Store
+from manyhands.broker.verbs import Verbs
 
 MAX_LINE = 65_536
 MEMORY = 100_000_000

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from broker.manager import HOLD_AFTER_CRASH_S, MAX_GIVEN_BACK, RESERVATION_STORED_AFTER_S
-from broker.retries import retry_delay_s
-from shared.jobs import DEFAULT_RESERVE_FOR_S
+from manyhands.broker.manager import HOLD_AFTER_CRASH_S, MAX_GIVEN_BACK, RESERVATION_STORED_AFTER_S
+from manyhands.broker.retries import retry_delay_s
+from manyhands.shared.jobs import DEFAULT_RESERVE_FOR_S
 
 
 @dataclass

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker.memory import Memory
-from broker.store import Store
+from manyhands.broker.memory import Memory
+from manyhands.broker.store import Store
 
 WAIT_S = 20.0
 

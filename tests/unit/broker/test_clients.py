@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.clients import GRACE_S, RESTART_GRACE_S, SILENT_AFTER_S, Clients, Hello
+from manyhands.broker.clients import GRACE_S, RESTART_GRACE_S, SILENT_AFTER_S, Clients, Hello
 
 
 class FakePeer:

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from broker import manager as manager_module
-from broker import sets as sets_module
-from broker.jobs import StoredJob, WireJob, utc_text
-from broker.manager import FETCH_BLOCKS_S, Manager
-from broker.sets import DEAD_KEPT_S
-from shared.jobs import DEFAULT_RESERVE_FOR_S
+from manyhands.broker import manager as manager_module
+from manyhands.broker import sets as sets_module
+from manyhands.broker.jobs import StoredJob, WireJob, utc_text
+from manyhands.broker.manager import FETCH_BLOCKS_S, Manager
+from manyhands.broker.sets import DEAD_KEPT_S
+from manyhands.shared.jobs import DEFAULT_RESERVE_FOR_S
 from tests.unit.broker.stores import open_store, settle
 
 STEPS_S = [-3600.0, 7200.0, -600.0]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.batches import Push, SetRow
-from broker.checking import check_all
-from broker.directory import DATABASE
-from broker.progress import Progress
-from broker.recovery import recover
-from broker.schema import PAGE_BYTES, SEQUENCE_BITS
-from broker.store import Store
-from broker.tally import TALLY_FILE, Tally, TallyFile, read_tally, what_is_lost
+from manyhands.broker.batches import Push, SetRow
+from manyhands.broker.checking import check_all
+from manyhands.broker.directory import DATABASE
+from manyhands.broker.progress import Progress
+from manyhands.broker.recovery import recover
+from manyhands.broker.schema import PAGE_BYTES, SEQUENCE_BITS
+from manyhands.broker.store import Store
+from manyhands.broker.tally import TALLY_FILE, Tally, TallyFile, read_tally, what_is_lost
 from tests.support.broken_files import overwrite
 from tests.unit.broker.stores import open_store, settle
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.jobs import (
+from manyhands.broker.jobs import (
     Refused,
     check_pushed,
     decode_one,

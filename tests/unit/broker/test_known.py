@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker import known
-from broker.known import KnownJids
+from manyhands.broker import known
+from manyhands.broker.known import KnownJids
 
 
 @pytest.fixture(autouse=True)

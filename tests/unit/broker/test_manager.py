@@ -5,10 +5,10 @@ import time
 import msgspec
 import pytest
 
-from broker import queues as queues_module
-from broker.jobs import Failure, StoredJob, WireJob
-from broker.manager import FETCH_BLOCKS_S, MAX_GIVEN_BACK, Manager
-from broker.retries import MAX_DELAY_S
+from manyhands.broker import queues as queues_module
+from manyhands.broker.jobs import Failure, StoredJob, WireJob
+from manyhands.broker.manager import FETCH_BLOCKS_S, MAX_GIVEN_BACK, Manager
+from manyhands.broker.retries import MAX_DELAY_S
 from tests.unit.broker.stores import open_store, settle
 
 NOW = 4_000_000_000.0

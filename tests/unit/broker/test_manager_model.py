@@ -18,14 +18,14 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker import manager as manager_module
-from broker import sets as sets_module
-from broker import store as store_module
-from broker.batches import SET_NAMES
-from broker.directory import DATABASE
-from broker.jobs import Refused, StoredJob, WireJob, utc_text
-from broker.manager import HOLD_AFTER_CRASH_S, Manager
-from shared.jobs import DEFAULT_RESERVE_FOR_S
+from manyhands.broker import manager as manager_module
+from manyhands.broker import sets as sets_module
+from manyhands.broker import store as store_module
+from manyhands.broker.batches import SET_NAMES
+from manyhands.broker.directory import DATABASE
+from manyhands.broker.jobs import Refused, StoredJob, WireJob, utc_text
+from manyhands.broker.manager import HOLD_AFTER_CRASH_S, Manager
+from manyhands.shared.jobs import DEFAULT_RESERVE_FOR_S
 from tests.unit.broker.manager_model import Model, ModelJob, ModelRow
 from tests.unit.broker.stores import open_store, settle
 

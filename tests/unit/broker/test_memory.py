@@ -1,7 +1,7 @@
 """The budget of memory: what is left, what a head may have, and who gives up."""
 
-from broker.holders import COUNTED_BYTES, STALLED_LOOKS, Holders
-from broker.memory import JOB_BYTES, MIB, QUEUE_BYTES, Memory, held_limit
+from manyhands.broker.holders import COUNTED_BYTES, STALLED_LOOKS, Holders
+from manyhands.broker.memory import JOB_BYTES, MIB, QUEUE_BYTES, Memory, held_limit
 
 LIMIT = 64 * MIB
 

@@ -13,12 +13,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from broker import queues
-from broker.jobs import StoredJob, from_row
-from broker.memory import Memory
-from broker.queues import Queue
-from broker.reading import Reader
-from broker.schema import SEQUENCE_BITS
+from manyhands.broker import queues
+from manyhands.broker.jobs import StoredJob, from_row
+from manyhands.broker.memory import Memory
+from manyhands.broker.queues import Queue
+from manyhands.broker.reading import Reader
+from manyhands.broker.schema import SEQUENCE_BITS
 
 FIRST = 3 << SEQUENCE_BITS
 

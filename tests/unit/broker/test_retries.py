@@ -2,9 +2,16 @@
 
 import pytest
 
-from broker.jobs import Failure, WireJob, decode_one, encode, utc_text
-from broker.retries import MAX_DELAY_S, RANDOM_DELAY_S, Fate, fate, record_failure, retry_delay_s
-from shared.faktory.codec import (
+from manyhands.broker.jobs import Failure, WireJob, decode_one, encode, utc_text
+from manyhands.broker.retries import (
+    MAX_DELAY_S,
+    RANDOM_DELAY_S,
+    Fate,
+    fate,
+    record_failure,
+    retry_delay_s,
+)
+from manyhands.shared.faktory.codec import (
     MAX_BACKTRACE_LINES,
     MAX_ERROR_MESSAGE_BYTES,
     MAX_ERROR_TYPE_BYTES,

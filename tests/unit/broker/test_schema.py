@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.schema import SEQUENCE_BITS, key_ranges
+from manyhands.broker.schema import SEQUENCE_BITS, key_ranges
 
 
 @pytest.mark.parametrize(

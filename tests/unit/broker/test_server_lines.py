@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker import manager as manager_module
-from broker import server as server_module
-from broker import store as store_module
-from broker.manager import FETCH_BLOCKS_S
-from broker.server import MAX_HELLO_BYTES
-from shared.faktory.handshake import password_hash
+from manyhands.broker import manager as manager_module
+from manyhands.broker import server as server_module
+from manyhands.broker import store as store_module
+from manyhands.broker.manager import FETCH_BLOCKS_S
+from manyhands.broker.server import MAX_HELLO_BYTES
+from manyhands.shared.faktory.handshake import password_hash
 from tests.unit.broker.connections import MAX_LINE, Broker, Client
 
 OK = b"+OK\r\n"

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from broker import batches
-from broker.batches import Push, SetRow
-from broker.directory import DATABASE
-from broker.memory import Memory
-from broker.reading import Reservation, Snapshot
-from broker.schema import SEQUENCE_BITS
-from broker.store import Store
+from manyhands.broker import batches
+from manyhands.broker.batches import Push, SetRow
+from manyhands.broker.directory import DATABASE
+from manyhands.broker.memory import Memory
+from manyhands.broker.reading import Reservation, Snapshot
+from manyhands.broker.schema import SEQUENCE_BITS
+from manyhands.broker.store import Store
 from tests.unit.broker.stores import HandLoop, open_store, settle
 
 ONE, TWO = 1 << SEQUENCE_BITS, 2 << SEQUENCE_BITS

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker import schema
-from broker.batches import Push
-from broker.directory import DATABASE, restore
-from broker.schema import APPLICATION_ID, PAGE_BYTES, SEQUENCE_BITS, VERSION
-from shared.errors import ConfigError
+from manyhands.broker import schema
+from manyhands.broker.batches import Push
+from manyhands.broker.directory import DATABASE, restore
+from manyhands.broker.schema import APPLICATION_ID, PAGE_BYTES, SEQUENCE_BITS, VERSION
+from manyhands.shared.errors import ConfigError
 from tests.unit.broker.stores import open_store, settle
 
 ONE, TWO = 1 << SEQUENCE_BITS, 2 << SEQUENCE_BITS

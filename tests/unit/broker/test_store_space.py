@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker import directory
-from broker import store as store_module
-from broker.batches import Push
-from broker.directory import DATABASE, backup, restore
-from broker.schema import PAGE_BYTES, SEQUENCE_BITS
-from broker.store import BALLAST, BALLAST_BYTES, Store
-from shared.errors import ConfigError
+from manyhands.broker import directory
+from manyhands.broker import store as store_module
+from manyhands.broker.batches import Push
+from manyhands.broker.directory import DATABASE, backup, restore
+from manyhands.broker.schema import PAGE_BYTES, SEQUENCE_BITS
+from manyhands.broker.store import BALLAST, BALLAST_BYTES, Store
+from manyhands.shared.errors import ConfigError
 from tests.unit.broker.stores import HandLoop, open_store, settle
 
 ONE = 1 << SEQUENCE_BITS

@@ -5,11 +5,11 @@ import sqlite3
 
 import pytest
 
-from broker import manager as manager_module
-from broker import mutations
-from broker import verbs as verbs_module
-from broker.batches import SET_NAMES
-from broker.reading import Reader
+from manyhands.broker import manager as manager_module
+from manyhands.broker import mutations
+from manyhands.broker import verbs as verbs_module
+from manyhands.broker.batches import SET_NAMES
+from manyhands.broker.reading import Reader
 from tests.unit.broker.connections import Broker
 
 OK = b"+OK\r\n"

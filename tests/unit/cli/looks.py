@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cli.figures import Look, make_look
-from shared.state.model import COUNTERS, STATE_COUNTERS
+from manyhands.cli.figures import Look, make_look
+from manyhands.shared.state.model import COUNTERS, STATE_COUNTERS
 
 METRICS = """\
 # TYPE manyhands_worker_crawl_state gauge

@@ -2,16 +2,16 @@ import argparse
 
 import pytest
 
-from cli.arguments import WITHIN, make_parser
-from cli.crawl import crawl_request
-from cli.seeds import UsageError
+from manyhands.cli.arguments import WITHIN, make_parser
+from manyhands.cli.crawl import crawl_request
+from manyhands.cli.seeds import UsageError
 
 COMMANDS = ("demo", "crawl", "up", "submit", "warc", "status")
 URL = "https://example.org/"
 
 
 def parsed(*words: str) -> argparse.Namespace:
-    return make_parser("manyhands").parse_args(words)
+    return make_parser().parse_args(words)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.demo import wrongs
+from manyhands.cli.demo import wrongs
 from tests.unit.cli.looks import look
 
 GOOD = {"twice": 0, "violations": 0, "text": "22 visits, all polite"}

@@ -1,6 +1,6 @@
 from typing import Any
 
-from cli.figures import (
+from manyhands.cli.figures import (
     Hosts,
     error_count,
     errors_told,

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.kept import FILE, KeptCrawl, keep, read_kept
-from cli.seeds import UsageError
+from manyhands.cli.kept import FILE, KeptCrawl, keep, read_kept
+from manyhands.cli.seeds import UsageError
 
 REQUEST = {"contact": "me@example.org", "seeds": ["https://example.org/"]}
 

@@ -5,10 +5,10 @@ from typing import Any
 import httpx
 import pytest
 
-from cli.api_client import Api
-from cli.kept import read_kept
-from cli.order import check_output, find_order
-from cli.seeds import UsageError
+from manyhands.cli.api_client import Api
+from manyhands.cli.kept import read_kept
+from manyhands.cli.order import check_output, find_order
+from manyhands.cli.seeds import UsageError
 
 REQUEST: dict[str, Any] = {
     "contact": "me@example.org",

@@ -1,6 +1,6 @@
 import pytest
 
-from cli.seeds import Found, UsageError, read_urls
+from manyhands.cli.seeds import Found, UsageError, read_urls
 
 PUBLIC, PRIVATE = "93.184.216.34", "127.0.0.1"
 

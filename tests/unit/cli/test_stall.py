@@ -1,4 +1,4 @@
-from cli.stall import AFTER_S, Stall
+from manyhands.cli.stall import AFTER_S, Stall
 
 
 def test_nothing_for_long_is_told_once():

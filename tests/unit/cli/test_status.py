@@ -2,7 +2,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from cli.status import rendered
+from manyhands.cli.status import rendered
 from tests.unit.cli.looks import error, queue, view
 
 

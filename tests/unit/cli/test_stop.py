@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from cli.stop import Stop
+from manyhands.cli.stop import Stop
 
 
 async def test_the_first_ends_the_wait_and_the_second_the_task():

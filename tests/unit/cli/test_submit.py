@@ -5,8 +5,8 @@ import orjson
 import pytest
 import zstandard
 
-from cli.seeds import UsageError
-from cli.submit import NDJSON, PLAIN, Kind, kind_of, sending, wrapped
+from manyhands.cli.seeds import UsageError
+from manyhands.cli.submit import NDJSON, PLAIN, Kind, kind_of, sending, wrapped
 
 URLS = b"https://a.example/\nhttps://b.example/\n"
 ARGUMENTS = b'{"url": "https://a.example/"}\n\n{"url": "https://b.example/"}'

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli.cuts import cut_texts
-from cli.summary import counts, is_good, size, summary_document, summary_table
-from shared.crawl.cuts import CUT_COUNTERS, Cut
+from manyhands.cli.cuts import cut_texts
+from manyhands.cli.summary import counts, is_good, size, summary_document, summary_table
+from manyhands.shared.crawl.cuts import CUT_COUNTERS, Cut
 from tests.unit.cli.looks import error, look
 
 

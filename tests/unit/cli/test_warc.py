@@ -5,8 +5,8 @@ import orjson
 import pytest
 import zstandard
 
-from cli.seeds import UsageError
-from cli.warc import job_lines, listed_sources, sources_of
+from manyhands.cli.seeds import UsageError
+from manyhands.cli.warc import job_lines, listed_sources, sources_of
 
 PATHS = ["crawl-data/CC-MAIN-1/a.warc.gz", "crawl-data/CC-MAIN-1/b.warc.gz"]
 LIST = "\n".join(PATHS).encode() + b"\n"

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from shared.urls import Url
-from worker.net.fetcher import Answer, FetchError, Phases
+from manyhands.shared.urls import Url
+from manyhands.worker.net.fetcher import Answer, FetchError, Phases
 
 
 def answer(

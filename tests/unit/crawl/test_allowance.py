@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.crawl.allowance import FIRST, IDLE_S, MOST_AT_ONCE, TOO_MANY_S, Allowance
+from manyhands.worker.crawl.allowance import FIRST, IDLE_S, MOST_AT_ONCE, TOO_MANY_S, Allowance
 
 LONG_AFTER = 1000.0
 

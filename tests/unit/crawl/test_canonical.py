@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.crawl import canonical
-from shared.crawl.canonical import (
+from manyhands.shared.crawl import canonical
+from manyhands.shared.crawl.canonical import (
     RULES_VERSION,
     TRACKING_PARAMETERS,
     fingerprint,
@@ -15,9 +15,9 @@ from shared.crawl.canonical import (
     origin_of,
     page_key,
 )
-from shared.errors import InvalidUrl
-from shared.state.model import KEY_BYTES, NewUrl
-from shared.urls import Url, parse_url
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.state.model import KEY_BYTES, NewUrl
+from manyhands.shared.urls import Url, parse_url
 
 
 def of(text: str) -> str:

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from shared.crawl.canonical import page_key
-from shared.crawl.cuts import Cut
-from shared.crawl.exclusions import Exclusions
-from shared.crawl.messages import LinksBatch, LinksMessage, ParsedPage
-from shared.crawl.scope import Scope
-from shared.crawl.spec import CrawlSpec, ScopeSpec
-from shared.crawl.states import CrawlState, UrlState
-from shared.state.directory import open_reader, open_shard
-from shared.state.model import NewUrl, SeedBatch, Settled
-from shared.state.protocol import ShardReader, ShardStore
-from shared.urls import parse_url, registrable_domain, shard_of_domain
-from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.desk import LINKS_OF_BATCH, Desk
-from worker.crawl.figures import CrawlFigures
-from worker.crawl.store_thread import StoreThread
+from manyhands.shared.crawl.canonical import page_key
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.exclusions import Exclusions
+from manyhands.shared.crawl.messages import LinksBatch, LinksMessage, ParsedPage
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.crawl.spec import CrawlSpec, ScopeSpec
+from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.state.directory import open_reader, open_shard
+from manyhands.shared.state.model import NewUrl, SeedBatch, Settled
+from manyhands.shared.state.protocol import ShardReader, ShardStore
+from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
+from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.desk import LINKS_OF_BATCH, Desk
+from manyhands.worker.crawl.figures import CrawlFigures
+from manyhands.worker.crawl.store_thread import StoreThread
 
 SHARDS = 4
 CRAWL = 1

@@ -2,10 +2,17 @@
 
 import pytest
 
-from shared.crawl.states import UrlState
-from shared.state.model import ClaimedUrl, Settled
-from worker.crawl.endings import MAX_REDIRECTS, MOST_ATTEMPTS, Redirect, judge, put_off, try_again
-from worker.net.fetcher import Answer, Phases
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.model import ClaimedUrl, Settled
+from manyhands.worker.crawl.endings import (
+    MAX_REDIRECTS,
+    MOST_ATTEMPTS,
+    Redirect,
+    judge,
+    put_off,
+    try_again,
+)
+from manyhands.worker.net.fetcher import Answer, Phases
 
 URL = ClaimedUrl(5, 1, b"k" * 16, "http://example.org/a/b", 2, 0, 0)
 HTML = "text/html; charset=utf-8"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.crawl.exclusions import MAX_LINE_LENGTH, Exclusions
-from shared.urls import parse_url
+from manyhands.shared.crawl.exclusions import MAX_LINE_LENGTH, Exclusions
+from manyhands.shared.urls import parse_url
 
 LIST = """
 # Asked not to be crawled

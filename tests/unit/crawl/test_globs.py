@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.crawl.globs import Glob, Globs
-from shared.urls import MAX_URL_LENGTH, parse_url
+from manyhands.shared.crawl.globs import Glob, Globs
+from manyhands.shared.urls import MAX_URL_LENGTH, parse_url
 
 PREFIX = "http://a.example/"
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from shared.crawl.canonical import page_key
-from shared.crawl.exclusions import Exclusions
-from shared.crawl.scope import Scope
-from shared.crawl.spec import CrawlSpec, ScopeSpec
-from shared.crawl.states import CrawlState
-from shared.urls import parse_url, registrable_domain, shard_of_domain
-from worker.crawl.crawls import LiveCrawl
-from worker.crawl.links import Link, LinkSorter, RecentUrls, SortedLinks
+from manyhands.shared.crawl.canonical import page_key
+from manyhands.shared.crawl.exclusions import Exclusions
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.crawl.spec import CrawlSpec, ScopeSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
+from manyhands.worker.crawl.crawls import LiveCrawl
+from manyhands.worker.crawl.links import Link, LinkSorter, RecentUrls, SortedLinks
 
 SHARDS = 8
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from shared.crawl.messages import BYTES_OF_JOB, PAGES_OF_JOB, FetchedPage
-from shared.jobs import Job
-from worker.crawl.pages import MOST_BYTES, PagePusher
+from manyhands.shared.crawl.messages import BYTES_OF_JOB, PAGES_OF_JOB, FetchedPage
+from manyhands.shared.jobs import Job
+from manyhands.worker.crawl.pages import MOST_BYTES, PagePusher
 
 
 def page(number: int, size: int = 10) -> FetchedPage:

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from shared.crawl.spec import CrawlSpec, LimitSpec
-from shared.crawl.states import CrawlState
-from shared.state.model import Crawl
-from worker.crawl.progress import Totals, limit_reached, why_failed
+from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.model import Crawl
+from manyhands.worker.crawl.progress import Totals, limit_reached, why_failed
 
 CRAWL = Crawl(
     id=1,

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.crawl.patience import Trouble, has_limit, patience_s, trouble_of
-from shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
-from shared.state.model import ClaimedUrl
-from worker.crawl import endings
-from worker.crawl.politeness import OriginState
-from worker.crawl.reachability import MOST_REFUSALS, NO_SUCH_HOST, is_of_host, next_try_at
-from worker.net import dns
-from worker.net.reasons import of_os_error, time_out
+from manyhands.shared.crawl.patience import Trouble, has_limit, patience_s, trouble_of
+from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
+from manyhands.shared.state.model import ClaimedUrl
+from manyhands.worker.crawl import endings
+from manyhands.worker.crawl.politeness import OriginState
+from manyhands.worker.crawl.reachability import MOST_REFUSALS, NO_SUCH_HOST, is_of_host, next_try_at
+from manyhands.worker.net import dns
+from manyhands.worker.net.reasons import of_os_error, time_out
 
 NOW = 1_800_000_000.0
 MINUTES = 300.0

@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from worker.crawl.ready import Ready
+from manyhands.worker.crawl.ready import Ready
 
 DOMAINS = 4
 ORIGINS = 10

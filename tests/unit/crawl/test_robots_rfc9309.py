@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import ConfigError
-from shared.state.model import StoredRobots
-from tests.unit.crawl.answers import ScriptedFetcher, answer
-from worker.crawl.politeness import OriginState
-from worker.crawl.robots import (
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.state.model import StoredRobots
+from manyhands.worker.crawl.politeness import OriginState
+from manyhands.worker.crawl.robots import (
     ALLOW_ALL,
     LONGEST_LINE,
     MAX_BYTES,
@@ -26,14 +25,15 @@ from worker.crawl.robots import (
     lifetime_s,
     rules_of,
 )
-from worker.crawl.robots_source import RobotsCache, fetch_robots
-from worker.net.fetcher import (
+from manyhands.worker.crawl.robots_source import RobotsCache, fetch_robots
+from manyhands.worker.net.fetcher import (
     Answer,
     FetchError,
     ForbiddenAddress,
     PermanentFetchError,
     TemporaryFetchError,
 )
+from tests.unit.crawl.answers import ScriptedFetcher, answer
 
 NOW = 1_800_000_000.0
 MINUTE = 60.0

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.crawl.exclusions import Exclusions
-from shared.crawl.scope import Scope, Verdict
-from shared.crawl.spec import ScopeSpec
-from shared.errors import InvalidUrl
-from shared.urls import HOSTS_REMEMBERED, parse_url
+from manyhands.shared.crawl.exclusions import Exclusions
+from manyhands.shared.crawl.scope import Scope, Verdict
+from manyhands.shared.crawl.spec import ScopeSpec
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import HOSTS_REMEMBERED, parse_url
 
 
 def judge(url: str, depth: int = 1, exclusions: str = "", **spec: Any) -> Verdict:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from shared.crawl.canonical import new_url
-from shared.crawl.states import UrlState
-from shared.state.directory import open_reader, open_shard
-from shared.state.model import ClaimedUrl, LeaseLost
-from shared.state.protocol import ShardStore
-from shared.urls import parse_url
-from worker.crawl import endings
-from worker.crawl.hosts import OwnedShard
-from worker.crawl.settling import Settling
-from worker.crawl.store_thread import StoreThread
+from manyhands.shared.crawl.canonical import new_url
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state.directory import open_reader, open_shard
+from manyhands.shared.state.model import ClaimedUrl, LeaseLost
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.urls import parse_url
+from manyhands.worker.crawl import endings
+from manyhands.worker.crawl.hosts import OwnedShard
+from manyhands.worker.crawl.settling import Settling
+from manyhands.worker.crawl.store_thread import StoreThread
 
 CRAWL = 1
 PATIENCE_S = 10.0

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from shared.state.database import StateDamaged
-from shared.state.model import LeaseLost
-from shared.state.protocol import ShardStore
-from worker.crawl.store_thread import StoreThread
+from manyhands.shared.state.database import StateDamaged
+from manyhands.shared.state.model import LeaseLost
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.worker.crawl.store_thread import StoreThread
 
 
 class RecordingStore:

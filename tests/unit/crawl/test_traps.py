@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.crawl.traps import (
+from manyhands.shared.crawl.traps import (
     MAX_LENGTH,
     MAX_PARAMETERS,
     MAX_PATH_LENGTH,
     MAX_SEGMENTS,
     trap_of,
 )
-from shared.errors import InvalidUrl
-from shared.urls import parse_url
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import parse_url
 
 HOST = "http://a.example"
 

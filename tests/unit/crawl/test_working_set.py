@@ -14,26 +14,26 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from shared.crawl.canonical import new_url
-from shared.crawl.exclusions import Exclusions
-from shared.crawl.scope import Scope
-from shared.crawl.spec import CrawlSpec, PolitenessSpec
-from shared.crawl.states import CrawlState, UrlState
-from shared.state.directory import open_shard
-from shared.state.model import ClaimedUrl, NewUrl, Settled, StoredDomain, StoredRobots
-from shared.state.protocol import ShardStore
-from shared.urls import parse_url
-from worker.crawl import endings, loading, store_thread, working_set
-from worker.crawl.crawls import LiveCrawl, LiveCrawls
-from worker.crawl.feed import Feed
-from worker.crawl.hosts import Domain, Origin, OwnedShard
-from worker.crawl.robots import ALLOW_ALL, RobotsRules, rules_of
-from worker.crawl.settling import Settling
-from worker.crawl.store_thread import StoreThread
-from worker.crawl.tasks import Tasks
-from worker.crawl.visits import Visits
-from worker.crawl.working_set import WorkingSet
-from worker.net.byte_budget import ByteBudget
+from manyhands.shared.crawl.canonical import new_url
+from manyhands.shared.crawl.exclusions import Exclusions
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec
+from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.state.directory import open_shard
+from manyhands.shared.state.model import ClaimedUrl, NewUrl, Settled, StoredDomain, StoredRobots
+from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.urls import parse_url
+from manyhands.worker.crawl import endings, loading, store_thread, working_set
+from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.feed import Feed
+from manyhands.worker.crawl.hosts import Domain, Origin, OwnedShard
+from manyhands.worker.crawl.robots import ALLOW_ALL, RobotsRules, rules_of
+from manyhands.worker.crawl.settling import Settling
+from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.visits import Visits
+from manyhands.worker.crawl.working_set import WorkingSet
+from manyhands.worker.net.byte_budget import ByteBudget
 
 CRAWL = 1
 # Three hosts of one domain.

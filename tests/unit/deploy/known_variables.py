@@ -1,6 +1,6 @@
 """The names that a container's environment may have: what nobody reads is a mistake."""
 
-from shared.settings.names import CONFIG_VARIABLE, PROVIDER_VARIABLE, known_variables
+from manyhands.shared.settings.names import CONFIG_VARIABLE, PROVIDER_VARIABLE, known_variables
 
 # Faktory 1.10.0: cli/cli.go.
 FAKTORY_IMAGE = {"FAKTORY_ENV", "FAKTORY_PASSWORD", "FAKTORY_SKIP_PASSWORD"}

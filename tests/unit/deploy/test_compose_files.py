@@ -4,6 +4,7 @@ There is no Docker engine where these tests run; tests/acceptance/test_split_dep
 the files say in network namespaces.
 """
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from api.__main__ import SECTIONS as API_SECTIONS
-from shared.faktory.handshake import parse_url
+from manyhands.api.__main__ import SECTIONS as API_SECTIONS
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.worker.lane_plan import FLEET_CONNECTIONS
+from manyhands.worker.queues import QueueOrder
+from manyhands.worker.settings import SECTIONS as WORKER_SECTIONS
 from tests.support.compose import (
     ALL_IN_ONE,
     MONITORING,
-    ROOT,
     SERVER,
     WORKER,
     MissingVariable,
@@ -28,9 +31,6 @@ from tests.support.compose import (
 )
 from tests.support.settings_place import SettingsPlace
 from tests.unit.deploy.known_variables import known_to
-from worker.lane_plan import FLEET_CONNECTIONS
-from worker.queues import QueueOrder
-from worker.settings import SECTIONS as WORKER_SECTIONS
 
 FILES = [ALL_IN_ONE, SERVER, WORKER, MONITORING]
 SECRETS = {
@@ -205,7 +205,7 @@ def test_a_workers_settings_are_right(path, place):
     queues = QueueOrder.parse(settings.worker.queues, settings.crawl.shards).names
     assert {"default", "parse", "fetch.00"} <= set(queues)
     for module in settings.worker.handlers.split(","):
-        assert (ROOT / module.replace(".", "/")).with_suffix(".py").is_file()
+        assert importlib.util.find_spec(module) is not None
     assert settings.sinks.urls[0].startswith("jsonl:/var/lib/manyhands/")
     assert settings.faktory.connections == 48
 

@@ -6,6 +6,7 @@ from importlib.metadata import packages_distributions
 
 import pytest
 
+from manyhands.__main__ import SERVICES
 from tests.support.compose import ROOT, SERVER, WORKER, services
 from tests.support.imports import ModuleTree
 from tests.unit.deploy.test_compose_files import SECRETS
@@ -32,12 +33,19 @@ def instructions(name: str) -> list[str]:
     return re.findall(rf"^{name}\s+(.*)$", joined, re.MULTILINE)
 
 
-def copied_packages() -> set[str]:
-    return {
-        line.split("/")[0]
+def copied() -> list[str]:
+    """What of the checkout."""
+    return [
+        source
         for line in instructions("COPY")
-        if not line.startswith(("--from", "requirements/"))
-    }
+        if not line.startswith("--from")
+        for source in line.split()[:-1]
+    ]
+
+
+def copied_packages() -> set[str]:
+    folders = {source.rstrip("/") for source in copied() if source.endswith("/")} - {"src"}
+    return {*folders, "manyhands"}
 
 
 def pins(text: str) -> dict[str, str]:
@@ -65,36 +73,38 @@ def test_health_is_checked_by_the_deployment():
 
 
 def test_only_wheels_of_known_hashes_are_installed():
-    (install,) = [line for line in instructions("RUN") if " install " in line and "pip" in line]
-    assert "--require-hashes" in install
-    assert "--only-binary :all:" in install
-    assert install.endswith("-r /tmp/runtime.lock")
+    libraries, tools, ours = [
+        line for line in instructions("RUN") if "pip" in line and " install " in line
+    ]
+    for install, lock in ((libraries, "runtime.lock"), (tools, "build.lock")):
+        assert "--require-hashes --no-deps --only-binary :all:" in install
+        assert install.endswith(f"-r /tmp/{lock}")
+    assert "pip wheel --no-deps --no-build-isolation" in ours
+    assert "install --no-deps --no-index /wheel/*.whl" in ours
 
 
 def test_what_is_copied_exists_and_gets_past_the_ignore_file():
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     assert "*" in ignored
-    for line in instructions("COPY"):
-        if not line.startswith("--from"):
-            source = line.split()[0]
-            assert (ROOT / source).exists(), source
-            assert f"!{source}" in ignored
+    for source in copied():
+        assert (ROOT / source).exists(), source
+        assert f"!{source}" in ignored
 
 
 def test_nothing_else_gets_past_the_ignore_file():
     let_in = {
         line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line[:1] == "!"
     }
-    copied = {line.split()[0] for line in instructions("COPY") if not line.startswith("--from")}
-    assert let_in == copied
+    assert let_in == set(copied())
 
 
 @pytest.mark.parametrize(("path", "name"), [(SERVER, "api-service"), (WORKER, "worker-service")])
-def test_a_service_is_a_module_of_the_image(path, name):
-    python, flag, module = services(path, **SECRETS)[name].command
-    assert (python, flag) == ("python", "-m")
-    assert module in copied_packages()
-    assert (ROOT / module / "__main__.py").is_file()
+def test_a_service_is_a_package_of_the_image(path, name):
+    program, service = services(path, **SECRETS)[name].command
+    assert program == "manyhands"
+    assert service in SERVICES
+    assert service in copied_packages()
+    assert (ROOT / service / "__main__.py").is_file()
 
 
 def test_the_image_has_every_package_of_ours_that_its_services_import():

@@ -12,7 +12,8 @@ import jsonschema
 import pytest
 import yaml
 
-from shared.settings import WorkerSettings
+from manyhands.shared.settings import WorkerSettings
+from manyhands.worker.lane_plan import FLEET_CONNECTIONS
 from tests.support.compose import ROOT, SERVER, WORKER, services
 from tests.support.manifests import (
     BASE,
@@ -30,7 +31,6 @@ from tests.support.manifests import (
 )
 from tests.unit.deploy.known_variables import known_to
 from tests.unit.deploy.test_compose_files import SECRETS
-from worker.lane_plan import FLEET_CONNECTIONS
 
 KEDA_SCHEMA = json.loads(Path(__file__).with_name("keda.schema.json").read_text())
 # The oldest that should work, and what the schemas of today know.

@@ -10,13 +10,13 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from api.metrics import ApiMetrics, server_figures
+from manyhands.api.metrics import ApiMetrics, server_figures
+from manyhands.worker.families import filled
+from manyhands.worker.figures import FAMILIES
+from manyhands.worker.link import FIGURES_S, Figures, Sample
+from manyhands.worker.supervision.metrics import ServiceMetrics
 from tests.support.compose import ALL_IN_ONE, MONITORING, SERVER, read
 from tests.support.service_status import child, service, stage
-from worker.families import filled
-from worker.figures import FAMILIES
-from worker.link import FIGURES_S, Figures, Sample
-from worker.supervision.metrics import ServiceMetrics
 
 DIRECTORY = MONITORING.parent
 DASHBOARDS = sorted((DIRECTORY / "grafana" / "dashboards").glob("*.json"))

@@ -5,12 +5,12 @@ from signal import Signals
 
 import yaml
 
-from shared.logs import FIRST_FIELDS
+from manyhands.shared.logs import FIRST_FIELDS
+from manyhands.worker.fork_safety import SIGNALS
+from manyhands.worker.supervision.emf import NAMESPACE, StageLine, emf_line
+from manyhands.worker.supervision.status import ChildState
 from tests.support.compose import MONITORING, ROOT
 from tests.unit.deploy.test_probes import pages
-from worker.fork_safety import SIGNALS
-from worker.supervision.emf import NAMESPACE, StageLine, emf_line
-from worker.supervision.status import ChildState
 
 GUIDE = (ROOT / "docs" / "OPERATIONS.md").read_text()
 ALERTS = yaml.safe_load((MONITORING.parent / "prometheus" / "alerts.yml").read_text())

@@ -5,12 +5,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from manyhands.worker.supervision.http import Pages
+from manyhands.worker.supervision.metrics import ServiceMetrics
 from tests.support.compose import ALL_IN_ONE, WORKER, services
 from tests.support.manifests import BASE, manifests, workload
 from tests.support.service_status import service
 from tests.unit.deploy.test_compose_files import SECRETS
-from worker.supervision.http import Pages
-from worker.supervision.metrics import ServiceMetrics
 
 BIND = "0.0.0.0:7421"
 

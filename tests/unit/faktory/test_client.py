@@ -7,11 +7,17 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from shared.errors import ConnectFailed, ConnectionLost, InvalidJob, ProtocolError, ServerError
-from shared.faktory import backoff
-from shared.faktory.client import FaktoryClient, JobFilter, MutateTarget, parse_beat_answer
-from shared.faktory.codec import Reply
-from shared.jobs import Job
+from manyhands.shared.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    InvalidJob,
+    ProtocolError,
+    ServerError,
+)
+from manyhands.shared.faktory import backoff
+from manyhands.shared.faktory.client import Client, JobFilter, MutateTarget, parse_beat_answer
+from manyhands.shared.faktory.codec import Reply
+from manyhands.shared.jobs import Job
 from tests.support.scripted_server import (
     GREETING,
     OK,
@@ -34,11 +40,11 @@ def reconnect_at_once(monkeypatch):
 
 
 @asynccontextmanager
-async def connected(*steps: Step) -> AsyncIterator[tuple[FaktoryClient, ScriptedServer]]:
+async def connected(*steps: Step) -> AsyncIterator[tuple[Client, ScriptedServer]]:
     """A client whose commands meet these steps; its first connection only looks who is there."""
     async with (
         ScriptedServer(GREETING, (*GREETING, *steps)) as server,
-        FaktoryClient(server.address()) as client,
+        Client(server.address()) as client,
     ):
         yield client, server
 
@@ -109,7 +115,7 @@ async def test_big_integers_are_sent_to_a_server_that_keeps_them():
     script = (*greeting, Expect(b"PUSHB"), bulk(b"{}"))
     async with (
         ScriptedServer(greeting, script) as server,
-        FaktoryClient(server.address()) as client,
+        Client(server.address()) as client,
     ):
         await client.push(Job(jobtype="add", args=[BIG]))
         assert str(BIG).encode() in commands(server)[0]
@@ -140,7 +146,7 @@ async def test_a_call_that_times_out_closes_its_connection_and_no_later_answer_s
     second = (*GREETING, Expect(b"FLUSH"), OK)
     async with (
         ScriptedServer(GREETING, first, second) as server,
-        FaktoryClient(server.address()) as client,
+        Client(server.address()) as client,
     ):
         with pytest.raises(ConnectionLost, match=str(server.port)):
             await client.call(b"INFO\r\n", timeout_s=0.02)
@@ -155,7 +161,7 @@ async def test_a_cancelled_call_propagates_and_its_late_answer_goes_to_nobody():
     first = (*GREETING, Expect(b"INFO"), Silence(late), *answers)
     async with (
         ScriptedServer(GREETING, first, (*GREETING, Expect(b"FLUSH"), OK)) as server,
-        FaktoryClient(server.address()) as client,
+        Client(server.address()) as client,
     ):
         call = asyncio.create_task(client.info())
         await eventually(lambda: commands(server))
@@ -174,7 +180,7 @@ async def test_a_call_that_is_cancelled_before_it_was_sent_is_never_sent():
     second = (Silence(reconnect), *GREETING, Expect(b"FLUSH"), OK)
     async with (
         ScriptedServer(GREETING, (*GREETING, Expect(b"ACK"), Close()), second) as server,
-        FaktoryClient(server.address()) as client,
+        Client(server.address()) as client,
     ):
         with pytest.raises(ConnectionLost):
             await client.ack("12345678")
@@ -192,7 +198,7 @@ async def test_a_call_is_not_repeated_when_its_connection_is_lost():
     first = (*GREETING, Expect(b"PUSHB"), Close())
     async with (
         ScriptedServer(GREETING, first, GREETING) as server,
-        FaktoryClient(server.address()) as client,
+        Client(server.address()) as client,
     ):
         with pytest.raises(ConnectionLost):
             await client.push(some_job())
@@ -315,7 +321,7 @@ async def test_a_fetch_has_a_socket_of_its_own():
     fetching = (*GREETING, Expect(b"FETCH"), bulk(b'{"jid":"12345678"}'), Expect(b"FETCH"))
     async with (
         ScriptedServer(GREETING, GREETING, (*fetching, Say(b"$-1\r\n"))) as server,
-        FaktoryClient(server.address()) as client,
+        Client(server.address()) as client,
     ):
         assert await client.fetch(["a", "b"]) == {"jid": "12345678"}
         assert await client.fetch(["a"]) is None
@@ -326,12 +332,12 @@ async def test_a_fetch_has_a_socket_of_its_own():
 async def test_a_client_that_cannot_connect_says_so_at_once():
     async with ScriptedServer((Say(b"HTTP/1.1 200 OK\r\n"),)) as server:
         with pytest.raises(ConnectFailed):
-            async with FaktoryClient(server.address()):
+            async with Client(server.address()):
                 pytest.fail("there is no Faktory server here")
 
 
 async def test_leaving_the_client_closes_its_connections():
     async with ScriptedServer(GREETING) as server:
-        async with FaktoryClient(server.address(), connections=3):
+        async with Client(server.address(), connections=3):
             await eventually(lambda: len(server.lines) == 4)
         await eventually(lambda: server.closed_by_client == 4)

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import ProtocolError, ServerError
-from shared.faktory import codec
-from shared.faktory.codec import ErrorReply, Reply, ReplyParser
+from manyhands.shared.errors import ProtocolError, ServerError
+from manyhands.shared.faktory import codec
+from manyhands.shared.faktory.codec import ErrorReply, Reply, ReplyParser
 
 EVERY_KIND: list[tuple[bytes, Reply]] = [
     (b"+OK\r\n", "OK"),

@@ -12,10 +12,16 @@ from contextlib import asynccontextmanager
 import pytest
 import trustme
 
-from shared.errors import ConfigError, ConnectFailed, ConnectionLost, FaktoryError, ProtocolError
-from shared.faktory.codec import ErrorReply, Reply
-from shared.faktory.connection import ANSWERS_TOGETHER, Connection, dial, tls_context
-from shared.faktory.handshake import ServerAddress
+from manyhands.shared.errors import (
+    ConfigError,
+    ConnectFailed,
+    ConnectionLost,
+    FaktoryError,
+    ProtocolError,
+)
+from manyhands.shared.faktory.codec import ErrorReply, Reply
+from manyhands.shared.faktory.connection import ANSWERS_TOGETHER, Connection, dial, tls_context
+from manyhands.shared.faktory.handshake import ServerAddress
 from tests.support.fake_transport import FakeTransport, logged_in
 from tests.support.scripted_server import (
     GREETING,

@@ -6,10 +6,10 @@ import socket
 import orjson
 import pytest
 
-from shared.errors import ConfigError, ConnectFailed, ProtocolError
-from shared.faktory import handshake
-from shared.faktory.codec import ErrorReply, Reply
-from shared.faktory.handshake import ServerAddress, ServerHello, parse_hi, parse_url
+from manyhands.shared.errors import ConfigError, ConnectFailed, ProtocolError
+from manyhands.shared.faktory import handshake
+from manyhands.shared.faktory.codec import ErrorReply, Reply
+from manyhands.shared.faktory.handshake import ServerAddress, ServerHello, parse_hi, parse_url
 
 PASSWORD = "hunter2"
 ADDRESS = ServerAddress("faktory.example", 7419, password=PASSWORD)

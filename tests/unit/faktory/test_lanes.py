@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker.manager import HOLD_AFTER_CRASH_S
-from shared.errors import ConnectFailed, ConnectionLost, FaktoryError
-from shared.faktory import backoff, lanes
-from shared.faktory.codec import Reply
-from shared.faktory.connection import Connection
-from shared.faktory.lanes import Command, CommandLanes, FetchEvents, FetchLane, Lane
+from manyhands.broker.manager import HOLD_AFTER_CRASH_S
+from manyhands.shared.errors import ConnectFailed, ConnectionLost, FaktoryError
+from manyhands.shared.faktory import backoff, lanes
+from manyhands.shared.faktory.codec import Reply
+from manyhands.shared.faktory.connection import Connection
+from manyhands.shared.faktory.lanes import Command, CommandLanes, FetchEvents, FetchLane, Lane
 from tests.support.fake_transport import FakeDialer
 from tests.support.scripted_server import eventually
 

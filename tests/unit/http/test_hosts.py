@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared.http.hosts import is_own_host
+from manyhands.shared.http.hosts import is_own_host
 
 
 @pytest.mark.parametrize(

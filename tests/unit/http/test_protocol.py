@@ -8,8 +8,8 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from shared.http import limits
-from shared.http.protocol import HttpProtocol
+from manyhands.shared.http import limits
+from manyhands.shared.http.protocol import HttpProtocol
 from tests.support.virtual_time import run_in_virtual_time, turns
 
 Message = MutableMapping[str, Any]

@@ -5,12 +5,12 @@ from collections import Counter
 import orjson
 import pytest
 
-from api.intake import Intake, split_list
-from api.problems import Problem, outcome_unknown, unavailable
-from api.stream import Report, push_list
 from loadtest.answers import told_of_lines, told_of_list, told_of_single
 from loadtest.ledger import Outcome
-from shared.errors import ConnectionLost, NotSent
+from manyhands.api.intake import Intake, split_list
+from manyhands.api.problems import Problem, outcome_unknown, unavailable
+from manyhands.api.stream import Report, push_list
+from manyhands.shared.errors import ConnectionLost, NotSent
 
 QUEUED, REFUSED, UNKNOWN, BROKEN = (
     Outcome.QUEUED,

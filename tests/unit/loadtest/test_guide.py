@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadtest.consumers import ROOT
+from devservers.checkout import ROOT
 from loadtest.guide import GUIDE, fill_section, split_at, with_section
 
 TEXT = "before\n<!-- a:begin -->\nold\n<!-- a:end -->\nbetween\n<!-- b:begin --><!-- b:end -->\n"

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
+from devservers.checkout import ROOT
 from loadtest import burning
 from loadtest.burning import burn
-from loadtest.profiling import EVENT_LOOP, ROOT, Profiler, label_of, own_seconds, place_of
+from loadtest.profiling import EVENT_LOOP, Profiler, label_of, own_seconds, place_of
 
 
 def test_a_function_is_named_by_its_file_without_the_directories_of_this_machine():

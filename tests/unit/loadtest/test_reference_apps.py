@@ -7,10 +7,10 @@ import httpx
 import pytest
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-import api.__main__
+import manyhands.api.__main__
 from loadtest import reference_apps
 from loadtest.reference_apps import APPS, UVICORN
-from shared.http.protocol import HttpProtocol
+from manyhands.shared.http.protocol import HttpProtocol
 
 # What each serves, and its own HTTP protocol, which is the one of the references made stricter.
 OF_THE_API = {"factory", "http"}
@@ -18,7 +18,7 @@ OF_THE_API = {"factory", "http"}
 
 def settings_of_the_api() -> dict[str, object]:
     """The constants that api/__main__.py calls uvicorn.run with."""
-    tree = ast.parse(Path(api.__main__.__file__).read_text())
+    tree = ast.parse(Path(manyhands.api.__main__.__file__).read_text())
     (call,) = [
         node
         for node in ast.walk(tree)

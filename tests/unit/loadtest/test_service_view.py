@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from loadtest.service_view import ChildFigures, read_figures, ready_pids, worst_lag_s
+from manyhands.worker.families import filled
+from manyhands.worker.figures import JOBS, LOOP_LAG
+from manyhands.worker.link import Figures, Sample
+from manyhands.worker.supervision.http import status_document
+from manyhands.worker.supervision.metrics import ServiceMetrics
+from manyhands.worker.supervision.status import ChildState
 from tests.support.service_status import child, service
-from worker.families import filled
-from worker.figures import JOBS, LOOP_LAG
-from worker.link import Figures, Sample
-from worker.supervision.http import status_document
-from worker.supervision.metrics import ServiceMetrics
-from worker.supervision.status import ChildState
 
 
 def figures_of(done: int, failed: int, p99_s: float) -> Figures:

@@ -27,7 +27,7 @@ from loadtest.sinks_cells import (
     sinks_of_crawl,
 )
 from loadtest.sinks_handlers import make_batch
-from worker.records import PageRecord
+from manyhands.worker.records import PageRecord
 
 
 def test_every_cell_has_a_key_of_its_own():

@@ -2,7 +2,7 @@
 
 from loadtest.synthetic_web import Expected, WebSpec, host_address, host_name
 from loadtest.web_oracle import coverage
-from shared.urls import registrable_domain
+from manyhands.shared.urls import registrable_domain
 from tests.support.visits import HOST, robots, visit
 
 PERFECT = {

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from shared.settings import SECTIONS, StageSettings
-from shared.settings.names import STAGES, Setting, settings_of, variable_of
-from shared.settings.options import default_text
+from manyhands.shared.settings import SECTIONS, StageSettings
+from manyhands.shared.settings.names import STAGES, Setting, settings_of, variable_of
+from manyhands.shared.settings.options import default_text
 from tests.support.imports import ROOT
 
 GUIDE = (ROOT / "docs" / "CONFIGURATION.md").read_text(encoding="utf-8")

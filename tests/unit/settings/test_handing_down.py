@@ -4,11 +4,11 @@ import pickle
 import subprocess
 import sys
 
-from shared.settings.environment import hand_down, handed_down
+from manyhands.shared.settings.environment import hand_down, handed_down
+from manyhands.worker import settings as of_worker
+from manyhands.worker.handlers import fetch
 from tests.support.imports import ROOT
 from tests.support.settings_place import SettingsPlace
-from worker import settings as of_worker
-from worker.handlers import fetch
 
 
 def test_processes_of_the_api_get_the_settings_of_the_first(place):
@@ -42,7 +42,8 @@ def test_the_fetch_handler_has_the_settings_of_its_process():
 
 
 def test_a_process_that_is_given_its_settings_loads_no_readers():
-    code = "import sys, worker.child; print({'yaml', 'dotenv', 'argparse'} & set(sys.modules))"
+    code = "import sys, manyhands.worker.child; "
+    code += "print({'yaml', 'dotenv', 'argparse'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=25
     )

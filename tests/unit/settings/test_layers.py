@@ -4,8 +4,8 @@ from itertools import combinations
 
 import pytest
 
-from shared.errors import ConfigError
-from shared.settings import WorkerSettings
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.settings import WorkerSettings
 from tests.support.settings_place import SettingsPlace
 
 PROVIDER = "FAKTORY_PROVIDER"

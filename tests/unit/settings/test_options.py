@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-import api.__main__
-import broker.__main__
-import worker.command_line
-import worker.settings
-from shared.settings.names import option_of, settings_of
-from shared.settings.options import default_text, given_options
+import manyhands.api.__main__
+import manyhands.broker.__main__
+import manyhands.worker.command_line
+import manyhands.worker.settings
+from manyhands.shared.settings.names import option_of, settings_of
+from manyhands.shared.settings.options import default_text, given_options
 from tests.support.settings_place import parse
 
 SERVICES: dict[str, tuple[Callable[[], argparse.ArgumentParser], tuple[str, ...]]] = {
-    "worker": (worker.command_line.make_parser, worker.settings.SECTIONS),
-    "api": (api.__main__.make_parser, api.__main__.SECTIONS),
-    "broker": (broker.__main__.make_parser, broker.__main__.SECTIONS),
+    "worker": (manyhands.worker.command_line.make_parser, manyhands.worker.settings.SECTIONS),
+    "api": (manyhands.api.__main__.make_parser, manyhands.api.__main__.SECTIONS),
+    "broker": (manyhands.broker.__main__.make_parser, manyhands.broker.__main__.SECTIONS),
 }
 each_service = pytest.mark.parametrize("name", SERVICES)
 

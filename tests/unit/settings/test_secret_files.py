@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import ConfigError
-from shared.settings.layers import MOST_FILE_BYTES
-from shared.settings.names import settings_of, variable_of
-from shared.settings.sections import SECTIONS
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.settings.layers import MOST_FILE_BYTES
+from manyhands.shared.settings.names import settings_of, variable_of
+from manyhands.shared.settings.sections import SECTIONS
 from tests.support.settings_place import SettingsPlace
 
 SECRET = "hunter2"

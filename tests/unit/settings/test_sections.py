@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from shared.errors import ConfigError
-from shared.settings import (
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.settings import (
     DEFAULT_FAKTORY_URL,
     SECTIONS,
     FaktorySettings,
@@ -15,7 +15,7 @@ from shared.settings import (
     Settings,
     StageSettings,
 )
-from shared.settings.names import settings_of
+from manyhands.shared.settings.names import settings_of
 
 
 def test_nothing_has_to_be_set(place):

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from shared.errors import ConfigError
-from shared.settings.names import OF_OTHERS, known_variables, wrong_variables
-from shared.settings.sections import SECTIONS
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.settings.names import OF_OTHERS, known_variables, wrong_variables
+from manyhands.shared.settings.sections import SECTIONS
 from tests.support.compose import ALL_IN_ONE, SERVER, WORKER, read, variables_of
 from tests.support.manifests import everything
 

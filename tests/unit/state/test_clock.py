@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from shared.state import clock
+from manyhands.shared.state import clock
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.state import database as database_module
-from shared.state.clock import Moment
-from shared.state.damage import damaged_shards, is_damaged
-from shared.state.database import (
+from manyhands.shared.state import database as database_module
+from manyhands.shared.state.clock import Moment
+from manyhands.shared.state.damage import damaged_shards, is_damaged
+from manyhands.shared.state.database import (
     PAGE_BYTES,
     StateBusy,
     StateDamaged,
@@ -18,11 +18,11 @@ from shared.state.database import (
     open_file,
     open_for_reading,
 )
-from shared.state.directory import open_control, open_reader, open_shard, shard_file
-from shared.state.model import LeaseLost, Member
-from shared.state.readers import ShardReaders
-from shared.state.schema import CONTROL, SHARD, Schema
-from shared.state.sqlite_control import SqliteControl
+from manyhands.shared.state.directory import open_control, open_reader, open_shard, shard_file
+from manyhands.shared.state.model import LeaseLost, Member
+from manyhands.shared.state.readers import ShardReaders
+from manyhands.shared.state.schema import CONTROL, SHARD, Schema
+from manyhands.shared.state.sqlite_control import SqliteControl
 
 NOW = 1_700_000_000.0
 LONG_S = 60.0

@@ -5,13 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from shared.crawl.states import UrlState
-from shared.state import old_shard
-from shared.state.database import StateBusy
-from shared.state.directory import generations, open_control, open_reader, open_shard, shard_file
-from shared.state.model import Admitted, LeaseLost
-from shared.state.reshard import LOCK, reshard
-from shared.urls import shard_of_domain
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.state import old_shard
+from manyhands.shared.state.database import StateBusy
+from manyhands.shared.state.directory import (
+    generations,
+    open_control,
+    open_reader,
+    open_shard,
+    shard_file,
+)
+from manyhands.shared.state.model import Admitted, LeaseLost
+from manyhands.shared.state.reshard import LOCK, reshard
+from manyhands.shared.urls import shard_of_domain
 from tests.support.state_content import DOMAINS, NOW, content, fill, urls_of
 
 

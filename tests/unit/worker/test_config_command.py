@@ -1,16 +1,16 @@
-"""`python -m worker config`: what it prints, and what it does not."""
+"""`manyhands worker config`: what it prints, and what it does not."""
 
 from pathlib import Path
 
 import pytest
 import yaml
 
-from shared.masking import MASK
-from shared.settings.loading import load
+from manyhands.shared.masking import MASK
+from manyhands.shared.settings.loading import load
+from manyhands.worker.command_line import make_parser
+from manyhands.worker.config_command import config_text
+from manyhands.worker.settings import SECTIONS
 from tests.support.settings_place import SettingsPlace
-from worker.command_line import make_parser
-from worker.config_command import config_text
-from worker.settings import SECTIONS
 
 SECRET = "hunter2"
 

@@ -7,14 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 import orjson
 import pytest
 
+from manyhands.worker import consumer as consumer_module
+from manyhands.worker.consumer import LEAST_TIME_S, Consumer
+from manyhands.worker.execution import Execution
+from manyhands.worker.held_jobs import HeldJobs
+from manyhands.worker.outcomes import Done, Failed, PutBack, Retry
+from manyhands.worker.registry import Registry
+from manyhands.worker.testing import MemorySource, make_delivery
 from tests.support.scripted_server import eventually
-from worker import consumer as consumer_module
-from worker.consumer import LEAST_TIME_S, Consumer
-from worker.execution import Execution
-from worker.held_jobs import HeldJobs
-from worker.outcomes import Done, Failed, PutBack, Retry
-from worker.registry import Registry
-from worker.testing import MemorySource, make_delivery
 
 
 class Works:

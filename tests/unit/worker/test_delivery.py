@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import InvalidJob, ProtocolError
-from shared.jobs import Job, encode_job
-from worker.delivery import (
+from manyhands.shared.errors import InvalidJob, ProtocolError
+from manyhands.shared.jobs import Job, encode_job
+from manyhands.worker.delivery import (
     MAX_MARGIN_S,
     Delivery,
     deferred_copy,
@@ -19,7 +19,7 @@ from worker.delivery import (
     put_back_copy,
     retry_copy,
 )
-from worker.outcomes import PUT_BACK, Defer, Retry
+from manyhands.worker.outcomes import PUT_BACK, Defer, Retry
 
 WIRE: dict[str, Any] = {
     "jid": "job-00000001",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.drain import (
+from manyhands.worker.drain import (
     LINGER_S,
     LINGER_SILENCE_S,
     SURE_AFTER_S,

@@ -13,17 +13,17 @@ from typing import Any, NoReturn
 import pytest
 import structlog
 
-from shared.errors import ServerError
-from shared.jobs import Job, utc_now
+from manyhands.shared.errors import ServerError
+from manyhands.shared.jobs import Job, utc_now
+from manyhands.worker.context import JobContext
+from manyhands.worker.delivery import Delivery
+from manyhands.worker.execution import Execution
+from manyhands.worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.records import Record
+from manyhands.worker.registry import Registry
+from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
+from manyhands.worker.testing import MemorySinks, MemorySource, make_delivery
 from tests.support.scripted_server import eventually
-from worker.context import JobContext
-from worker.delivery import Delivery
-from worker.execution import Execution
-from worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
-from worker.records import Record
-from worker.registry import Registry
-from worker.sinks.protocol import RecordsRefused, SinkDown
-from worker.testing import MemorySinks, MemorySource, make_delivery
 
 UNTIL = datetime(2027, 1, 1, tzinfo=UTC)
 

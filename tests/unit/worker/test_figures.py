@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from worker.figures import (
+from manyhands.worker.figures import (
     FAMILIES,
     ProcessFigures,
     open_descriptors,
 )
-from worker.link import Family, Figures, decode_from_child, encode
-from worker.loop_lag import LoopLag
-from worker.observers import JobFigures
-from worker.outcomes import DONE, Failed
-from worker.stages import Stage
-from worker.testing import make_delivery
-from worker.window import Window
+from manyhands.worker.link import Family, Figures, decode_from_child, encode
+from manyhands.worker.loop_lag import LoopLag
+from manyhands.worker.observers import JobFigures
+from manyhands.worker.outcomes import DONE, Failed
+from manyhands.worker.stages import Stage
+from manyhands.worker.testing import make_delivery
+from manyhands.worker.window import Window
 
 NAMES = [made.name for made in FAMILIES]
 

@@ -7,10 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shared.errors import ConnectFailed, ConnectionLost
-from shared.faktory import backoff
-from shared.faktory.codec import ErrorReply
-from shared.faktory.dialer import Dialer
+from manyhands.shared.errors import ConnectFailed, ConnectionLost
+from manyhands.shared.faktory import backoff
+from manyhands.shared.faktory.codec import ErrorReply
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.worker import heartbeat as heartbeat_module
+from manyhands.worker.heartbeat import BlockingConnection, Heartbeat, HeartbeatEvents, resident_kb
 from tests.support.scripted_server import (
     GREETING,
     HI,
@@ -23,8 +25,6 @@ from tests.support.scripted_server import (
     bulk,
     eventually,
 )
-from worker import heartbeat as heartbeat_module
-from worker.heartbeat import BlockingConnection, Heartbeat, HeartbeatEvents, resident_kb
 
 
 class Told:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker import held_jobs
-from worker.held_jobs import HeldJob, HeldJobs
+from manyhands.worker import held_jobs
+from manyhands.worker.held_jobs import HeldJob, HeldJobs
 
 
 @pytest.fixture

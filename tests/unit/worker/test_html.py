@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.urls import MAX_URL_LENGTH, parse_url
-from worker.charset import decode
-from worker.html import (
+from manyhands.shared.urls import MAX_URL_LENGTH, parse_url
+from manyhands.worker.charset import decode
+from manyhands.worker.html import (
     LANGUAGE_MIN_CHARACTERS,
     MAX_ANCHORS,
     MAX_CRAWLED_LINKS,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.settings import FaktorySettings
-from worker.lane_plan import FLEET_CONNECTIONS, LanePlan, plan_lanes
+from manyhands.shared.settings import FaktorySettings
+from manyhands.worker.lane_plan import FLEET_CONNECTIONS, LanePlan, plan_lanes
 
 slots = st.integers(1, 20_000)
 

@@ -4,17 +4,17 @@ import sys
 
 import pytest
 
-from shared.errors import ConfigError
-from worker.process import load_handlers
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.process import load_handlers
 
 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        ("from worker import job\n\ndef f(:\n", "SyntaxError: "),
+        ("from manyhands import job\n\ndef f(:\n", "SyntaxError: "),
         ("x = 1\n  y = 2\n", "IndentationError: "),
         ("import no_such_thing\n", "No module named 'no_such_thing'"),
-        ("from worker import nothing_like_it\n", "cannot import name 'nothing_like_it'"),
+        ("from manyhands.worker import nothing_like_it\n", "cannot import name 'nothing_like_it'"),
         ("raise RuntimeError('no\\ndatabase')\n", "RuntimeError: no database ("),
         ("import sys\nsys.exit(0)\n", "SystemExit: 0"),
         ("raise GeneratorExit\n", "GeneratorExit"),
@@ -32,3 +32,8 @@ def test_a_module_that_cannot_be_imported_is_told_in_one_line(tmp_path, monkeypa
     assert text.startswith("WORKER_HANDLERS: cannot import broken_jobs: ")
     assert said in text
     assert "\n" not in text
+
+
+def test_a_name_from_before_is_answered_with_the_one_of_today():
+    with pytest.raises(ConfigError, match=r"it is manyhands\.worker\.handlers\.add now"):
+        load_handlers("worker.handlers.add")

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 import structlog
 
-from shared.errors import ProtocolError
-from shared.logs import configure_logs
-from tests.support.log_settings import restored_logs
-from worker.delivery import Delivery, parse_delivery
-from worker.execution import Execution
-from worker.families import DURATION_BOUNDS_S
-from worker.observers import (
+from manyhands.shared.errors import ProtocolError
+from manyhands.shared.logs import configure_logs
+from manyhands.worker.delivery import Delivery, parse_delivery
+from manyhands.worker.execution import Execution
+from manyhands.worker.families import DURATION_BOUNDS_S
+from manyhands.worker.observers import (
     FAILURE_TOLD_EVERY_S,
     LONGEST_JOBTYPE,
     MOST_JOBTYPES,
@@ -25,9 +24,10 @@ from worker.observers import (
     JobFigures,
     JobLog,
 )
-from worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
-from worker.registry import Registry
-from worker.testing import MemorySource, make_delivery
+from manyhands.worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
+from manyhands.worker.registry import Registry
+from manyhands.worker.testing import MemorySource, make_delivery
+from tests.support.log_settings import restored_logs
 
 FAILED = Failed("ValueError", "no")
 EVERY_OUTCOME: list[Outcome] = [

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from shared.jobs import Job, encode_job
-from worker.bodies import unpack
-from worker.context import JobContext
-from worker.handlers.parse import parse
-from worker.pages import parse_job
-from worker.registry import make_handler
-from worker.testing import MemorySinks, make_delivery
+from manyhands.shared.jobs import Job, encode_job
+from manyhands.worker.bodies import unpack
+from manyhands.worker.context import JobContext
+from manyhands.worker.handlers.parse import parse
+from manyhands.worker.pages import parse_job
+from manyhands.worker.registry import make_handler
+from manyhands.worker.testing import MemorySinks, make_delivery
 
 
 def job_of(**changes: Any) -> Job:

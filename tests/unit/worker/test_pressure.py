@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.pressure import Limits, Pressure, PressureEvent, State, pace_for
 from tests.support.simulated_stages import (
     ENDLESS,
     LOOK_S,
@@ -15,7 +16,6 @@ from tests.support.simulated_stages import (
     SimulatedStage,
     StageSimulation,
 )
-from worker.pressure import Limits, Pressure, PressureEvent, State, pace_for
 
 MIB = 1024 * 1024
 LIMITS = Limits(soft_jobs=20_000, hard_jobs=80_000, soft_bytes=512 * MIB, hard_bytes=2048 * MIB)

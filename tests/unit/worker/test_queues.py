@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared.errors import ConfigError
-from worker.queues import MAX_WEIGHT, QueueOrder
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.queues import MAX_WEIGHT, QueueOrder
 
 
 def order(text: str, shards: int = 3) -> QueueOrder:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from shared.errors import ConfigError
-from worker.context import JobContext
-from worker.registry import BadArguments, Registry, make_handler
-from worker.testing import make_delivery
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.context import JobContext
+from manyhands.worker.registry import BadArguments, Registry, make_handler
+from manyhands.worker.testing import make_delivery
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from functools import partial
 import orjson
 import pytest
 
-from shared.faktory import backoff
-from shared.faktory.lanes import CommandLanes
+from manyhands.shared.faktory import backoff
+from manyhands.shared.faktory.lanes import CommandLanes
+from manyhands.worker import results as results_module
+from manyhands.worker.outcomes import Failed
+from manyhands.worker.results import BATCH, MAX_ATTEMPTS, Results
 from tests.support.fake_transport import FakeDialer
 from tests.support.scripted_server import eventually
-from worker import results as results_module
-from worker.outcomes import Failed
-from worker.results import BATCH, MAX_ATTEMPTS, Results
 
 FAILED = Failed("ValueError", "no", ("line",))
 

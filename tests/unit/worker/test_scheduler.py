@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manyhands.worker.scheduler import StageView, credits
 from tests.support.simulated_stages import (
     ENDLESS,
     LOOK_S,
@@ -16,7 +17,6 @@ from tests.support.simulated_stages import (
     StageSimulation,
     WindowedStage,
 )
-from worker.scheduler import StageView, credits
 
 
 @pytest.fixture(autouse=True)

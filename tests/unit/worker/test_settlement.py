@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from shared.faktory.client import FaktoryVerbs
-from shared.faktory.lanes import CommandLanes
+from manyhands.shared.faktory.client import FaktoryVerbs
+from manyhands.shared.faktory.lanes import CommandLanes
+from manyhands.worker.outcomes import DONE, PUT_BACK, Defer, Drop, Failed, Retry
+from manyhands.worker.results import Results
+from manyhands.worker.settlement import Settlement
+from manyhands.worker.testing import make_delivery
 from tests.support.fake_transport import FakeDialer
-from worker.outcomes import DONE, PUT_BACK, Defer, Drop, Failed, Retry
-from worker.results import Results
-from worker.settlement import Settlement
-from worker.testing import make_delivery
 
 UNTIL = datetime(2027, 1, 1, tzinfo=UTC)
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.settings import FaktorySettings
-from shared.sizing import GATHER_S, HEADROOM, classic_rate_of, rate_of, slots_for
-from worker.size_command import add_size_command, run_size
+from manyhands.shared.settings import FaktorySettings
+from manyhands.shared.sizing import GATHER_S, HEADROOM, classic_rate_of, rate_of, slots_for
+from manyhands.worker.size_command import add_size_command, run_size
 
 rates = st.floats(1, 100_000)
 seconds = st.floats(0.0001, 60)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from shared.errors import ConfigError
-from worker.stages import CAPS, ProcessGroup, Stage, parse_groups, resolve_stages
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.stages import CAPS, ProcessGroup, Stage, parse_groups, resolve_stages
 
 QUEUES = {"fetch": "fetch.*", "parse": "parse", "add": "default", "greet": "default"}
 EVERYTHING = ProcessGroup("worker", 1, 500)

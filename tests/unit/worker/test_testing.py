@@ -6,10 +6,10 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from shared.jobs import Job
-from worker.context import JobContext
-from worker.registry import Registry
-from worker.testing import (
+from manyhands.shared.jobs import Job
+from manyhands.worker.context import JobContext
+from manyhands.worker.registry import Registry
+from manyhands.worker.testing import (
     Dead,
     Defer,
     Done,

@@ -11,8 +11,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from tests.support.simulated_server import FETCH_BLOCKS_S, Simulation
-from worker.window import (
+from manyhands.worker.window import (
     BURST,
     ERROR_PAUSE_S,
     GROUP,
@@ -24,6 +23,7 @@ from worker.window import (
     Window,
     spread,
 )
+from tests.support.simulated_server import FETCH_BLOCKS_S, Simulation
 
 
 class AnythingThatHappens(RuleBasedStateMachine):

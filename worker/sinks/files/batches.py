@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from shared.errors import ManyhandsError
-from worker.records import Record
-from worker.sinks.files.manifest import Manifest, SegmentState, digest
-from worker.sinks.files.segments import OwnSegment, settle
-from worker.sinks.protocol import RecordsRefused
+from manyhands.shared.errors import ManyhandsError
+from manyhands.worker.records import Record
+from manyhands.worker.sinks.files.manifest import Manifest, SegmentState, digest
+from manyhands.worker.sinks.files.segments import OwnSegment, settle
+from manyhands.worker.sinks.protocol import RecordsRefused
 
 GIB = 1024**3
 MIB = 1024**2

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
-from shared.errors import ConfigError
-from shared.faktory.backoff import Backoff
-from shared.logs import get_logger
-from worker.records import Record
-from worker.sinks.files.batches import BatchWriter
-from worker.sinks.files.manifest import is_permanent
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.faktory.backoff import Backoff
+from manyhands.shared.logs import get_logger
+from manyhands.worker.records import Record
+from manyhands.worker.sinks.files.batches import BatchWriter
+from manyhands.worker.sinks.files.manifest import is_permanent
 
 # How often is looked for segments that are complete, or old, or whose process died.
 SWEEP_EVERY_S = 5.0

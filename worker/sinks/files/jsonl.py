@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import zstandard
 
-from shared.errors import ConfigError
-from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks.files.batches import MIB, NEVER, BatchWriter, SealedAt
-from worker.sinks.files.file_sink import FileSink
-from worker.sinks.files.line_files import ZSTD, LineFiles, LineKeeper, manifest_path
-from worker.sinks.files.manifest import Manifest
-from worker.sinks.files.places import Place, parse_place
-from worker.sinks.files.publishing import Publishing, as_it_is
-from worker.sinks.files.segments import Spool
-from worker.sinks.files.stores import store_of
-from worker.sinks.rows import json_of, rows_of
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.files.batches import MIB, NEVER, BatchWriter, SealedAt
+from manyhands.worker.sinks.files.file_sink import FileSink
+from manyhands.worker.sinks.files.line_files import ZSTD, LineFiles, LineKeeper, manifest_path
+from manyhands.worker.sinks.files.manifest import Manifest
+from manyhands.worker.sinks.files.places import Place, parse_place
+from manyhands.worker.sinks.files.publishing import Publishing, as_it_is
+from manyhands.worker.sinks.files.segments import Spool
+from manyhands.worker.sinks.files.stores import store_of
+from manyhands.worker.sinks.rows import json_of, rows_of
 
 # Of objects; compressed.
 SEALED_AT = SealedAt(size=64 * MIB, age_s=15 * 60)

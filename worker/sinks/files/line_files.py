@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from shared.errors import ConfigError
-from shared.logs import get_logger
-from worker.sinks.files.manifest import Manifest, Segment
-from worker.sinks.files.segment_file import SegmentFile
-from worker.sinks.files.segments import OwnSegment, cut_to_what_counts, taken_over
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.logs import get_logger
+from manyhands.worker.sinks.files.manifest import Manifest, Segment
+from manyhands.worker.sinks.files.segment_file import SegmentFile
+from manyhands.worker.sinks.files.segments import OwnSegment, cut_to_what_counts, taken_over
 
 MOST_FILES = 1000
 ZSTD = ".zst"

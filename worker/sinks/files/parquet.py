@@ -7,16 +7,16 @@ is not complete yet lies beside them in `_spool`, where readers do not look.
 from collections.abc import Sequence
 from typing import cast
 
-from worker.records import PageRecord, Record
-from worker.sinks.files.batches import MIB, BatchWriter, SealedAt
-from worker.sinks.files.file_sink import FileSink
-from worker.sinks.files.manifest import Manifest
-from worker.sinks.files.parquet_tables import convert, frames
-from worker.sinks.files.places import parse_place
-from worker.sinks.files.publishing import Publishing
-from worker.sinks.files.segments import Spool
-from worker.sinks.files.stores import store_of
-from worker.sinks.rows import rows_of
+from manyhands.worker.records import PageRecord, Record
+from manyhands.worker.sinks.files.batches import MIB, BatchWriter, SealedAt
+from manyhands.worker.sinks.files.file_sink import FileSink
+from manyhands.worker.sinks.files.manifest import Manifest
+from manyhands.worker.sinks.files.parquet_tables import convert, frames
+from manyhands.worker.sinks.files.places import parse_place
+from manyhands.worker.sinks.files.publishing import Publishing
+from manyhands.worker.sinks.files.segments import Spool
+from manyhands.worker.sinks.files.stores import store_of
+from manyhands.worker.sinks.rows import rows_of
 
 SEALED_AT = SealedAt(size=64 * MIB, age_s=15 * 60)
 SPOOL = "_spool"

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from worker.records import PageRecord
-from worker.sinks.files.segment_file import sync_file
-from worker.sinks.rows import valid_text
+from manyhands.worker.records import PageRecord
+from manyhands.worker.sinks.files.segment_file import sync_file
+from manyhands.worker.sinks.rows import valid_text
 
 # What all readers take for NULL in the name of a partition.
 NO_CRAWL = "__HIVE_DEFAULT_PARTITION__"

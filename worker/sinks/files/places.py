@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
 
 # Where the segments of S3 sinks lie until they are uploaded, unless the URL says otherwise.
 DEFAULT_SPOOL = Path("manyhands-spool")

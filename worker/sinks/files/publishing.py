@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from worker.sinks.files.manifest import Segment, SegmentState
-from worker.sinks.files.segment_file import SegmentFile, make_directory, sync_directory
-from worker.sinks.files.segments import Spool
+from manyhands.worker.sinks.files.manifest import Segment, SegmentState
+from manyhands.worker.sinks.files.segment_file import SegmentFile, make_directory, sync_directory
+from manyhands.worker.sinks.files.segments import Spool
 
 # From a segment's file and its name to the files that are published, with their names. Each may
 # be moved or removed before the next one is asked for.

@@ -9,9 +9,9 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
-from shared.errors import ConfigError, ManyhandsError
-from worker.net.buckets import open_bucket, status_in
-from worker.sinks.files.places import Bucket
+from manyhands.shared.errors import ConfigError, ManyhandsError
+from manyhands.worker.net.buckets import open_bucket, status_in
+from manyhands.worker.sinks.files.places import Bucket
 
 # An upload holds this many parts of this size in memory.
 PART_BYTES = 8 * 1024 * 1024

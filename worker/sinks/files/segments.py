@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
-from shared.logs import get_logger
-from worker.sinks.files.manifest import Manifest, Segment, SegmentState
-from worker.sinks.files.segment_file import SegmentFile
+from manyhands.shared.logs import get_logger
+from manyhands.worker.sinks.files.manifest import Manifest, Segment, SegmentState
+from manyhands.worker.sinks.files.segment_file import SegmentFile
 
 OPEN = ".open"
 

@@ -3,12 +3,12 @@
 import importlib
 from typing import cast
 
-from shared.errors import ConfigError
-from worker.sinks.files.places import Place
-from worker.sinks.files.publishing import Directory, Store
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.sinks.files.places import Place
+from manyhands.worker.sinks.files.publishing import Directory, Store
 
 # Not imported above: only who writes to S3 needs the library.
-_S3 = "worker.sinks.files.s3"
+_S3 = "manyhands.worker.sinks.files.s3"
 
 
 def store_of(place: Place) -> Store:

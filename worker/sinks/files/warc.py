@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 import zstandard
 from isal import isal_zlib
 
-from shared.jobs import rfc3339
-from worker.records import Capture, Record
-from worker.sinks.files.batches import GIB, BatchWriter, SealedAt
-from worker.sinks.files.file_sink import FileSink
-from worker.sinks.files.manifest import Manifest
-from worker.sinks.files.places import parse_place
-from worker.sinks.files.publishing import Publishing, as_it_is
-from worker.sinks.files.segments import Spool
-from worker.sinks.files.stores import store_of
-from worker.sinks.rows import rows_of
-from worker.warc.writing import Pack, capture_records, warcinfo_record
+from manyhands.shared.jobs import rfc3339
+from manyhands.worker.records import Capture, Record
+from manyhands.worker.sinks.files.batches import GIB, BatchWriter, SealedAt
+from manyhands.worker.sinks.files.file_sink import FileSink
+from manyhands.worker.sinks.files.manifest import Manifest
+from manyhands.worker.sinks.files.places import parse_place
+from manyhands.worker.sinks.files.publishing import Publishing, as_it_is
+from manyhands.worker.sinks.files.segments import Spool
+from manyhands.worker.sinks.files.stores import store_of
+from manyhands.worker.sinks.rows import rows_of
+from manyhands.worker.warc.writing import Pack, capture_records, warcinfo_record
 
 SEALED_AT = SealedAt(size=GIB, age_s=15 * 60)
 MANIFEST = "warc.manifest"

@@ -15,11 +15,11 @@ from urllib.parse import quote
 import orjson
 from aiohttp import ClientSession, ClientTimeout
 
-from shared.errors import ConfigError
-from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks.protocol import RecordsRefused
-from worker.sinks.rows import rows_of
-from worker.sinks.servers.elasticsearch_bulk import (
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.sinks.rows import rows_of
+from manyhands.worker.sinks.servers.elasticsearch_bulk import (
     BAD_REQUEST,
     PAGES_INDEX,
     RECORDS_INDEX,
@@ -33,7 +33,7 @@ from worker.sinks.servers.elasticsearch_bulk import (
     reason_in,
     requests_of,
 )
-from worker.sinks.servers.server_url import server_url
+from manyhands.worker.sinks.servers.server_url import server_url
 
 EXAMPLE = "elasticsearch://user:password@host:9200/index"
 DEFAULT_PORT = 9200

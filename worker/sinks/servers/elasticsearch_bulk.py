@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks.rows import LONGEST_REASON, json_of
+from manyhands.worker.records import PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.rows import LONGEST_REASON, json_of
 
 # Of one request. Servers take 100 MB by default, some hosted ones only 10.
 MOST_BODY_BYTES = 8 * 1024 * 1024

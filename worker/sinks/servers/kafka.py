@@ -15,12 +15,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from shared.errors import ConfigError
-from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks.protocol import RecordsRefused
-from worker.sinks.rows import rows_of
-from worker.sinks.servers.kafka_messages import messages_of, topics_of
-from worker.sinks.servers.server_url import ServerUrl, server_url
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.sinks.rows import rows_of
+from manyhands.worker.sinks.servers.kafka_messages import messages_of, topics_of
+from manyhands.worker.sinks.servers.server_url import ServerUrl, server_url
 
 EXAMPLE = "kafka://host:9092,host:9092/topic"
 DEFAULT_PORT = 9092

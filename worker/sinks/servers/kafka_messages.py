@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks.rows import json_of
+from manyhands.worker.records import PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.rows import json_of
 
 # Of the links in one message, in characters: a broker takes 1 MB by default.
 MOST_LINK_CHARACTERS = 400_000

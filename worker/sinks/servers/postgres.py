@@ -11,12 +11,18 @@ from typing import Any, TypeAlias
 
 import asyncpg
 
-from shared.errors import ConfigError
-from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks.protocol import RecordsRefused
-from worker.sinks.rows import reason_of, rows_of
-from worker.sinks.servers.postgres_tables import CREATE_EDGES, EDGES, TABLES, Table, table_and_row
-from worker.sinks.servers.server_url import server_url
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.sinks.rows import reason_of, rows_of
+from manyhands.worker.sinks.servers.postgres_tables import (
+    CREATE_EDGES,
+    EDGES,
+    TABLES,
+    Table,
+    table_and_row,
+)
+from manyhands.worker.sinks.servers.server_url import server_url
 
 EXAMPLE = "postgres://user:password@host:5432/database"
 DEFAULT_PORT = 5432

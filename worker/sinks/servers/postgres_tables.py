@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from worker.records import PageRecord, PlainRecord, Record
-from worker.sinks.rows import json_without_nul, text_without_nul
+from manyhands.worker.records import PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.rows import json_without_nul, text_without_nul
 
 # Between the links of a page on their way into the table. No URL has one in it.
 BETWEEN_LINKS = "\n"

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
 
 LARGEST_PORT = 65535
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-from api.crawls.views import Told
-from shared.crawl.spec import CrawlSpec
-from shared.crawl.states import CrawlState
-from shared.state.model import COUNTERS, Crawl
+from manyhands.api.crawls.views import Told
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.model import COUNTERS, Crawl
 
 CREATED_AT = 1_000_000.0
 STARTED_AT = CREATED_AT + 10

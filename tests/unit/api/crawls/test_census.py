@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from api.crawls.census import Census
-from shared.crawl.spec import CrawlSpec
-from shared.crawl.states import CrawlState
-from shared.state.directory import open_control
-from shared.state.sqlite_control import SqliteControl
+from manyhands.api.crawls.census import Census
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.state.directory import open_control
+from manyhands.shared.state.sqlite_control import SqliteControl
 
 SPEC = CrawlSpec(contact="me@example.org")
 MANY = 100

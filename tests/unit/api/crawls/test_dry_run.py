@@ -1,11 +1,11 @@
 """What a crawl would do with a URL: the rules are those of the workers, told one by one."""
 
-from api.crawls.dry_run import DryRun
-from api.crawls.model import JudgedUrl
-from api.crawls.seeds import urls_among
-from shared.crawl.exclusions import Exclusions
-from shared.crawl.scope import Scope
-from shared.crawl.spec import ScopeSpec
+from manyhands.api.crawls.dry_run import DryRun
+from manyhands.api.crawls.model import JudgedUrl
+from manyhands.api.crawls.seeds import urls_among
+from manyhands.shared.crawl.exclusions import Exclusions
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.crawl.spec import ScopeSpec
 
 SEED = "https://www.example.org/"
 

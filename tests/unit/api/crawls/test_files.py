@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from api.crawls.files import check_files, read_scope
-from api.problems import Problem
-from shared.crawl.spec import CrawlSpec
-from shared.urls import parse_url
+from manyhands.api.crawls.files import check_files, read_scope
+from manyhands.api.problems import Problem
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.urls import parse_url
 
 
 def spec(**members: object) -> CrawlSpec:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from api.crawls.limited_by import NO_WORKER, OwnerFigures, PutOff, Situation, limited_by
-from shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
+from manyhands.api.crawls.limited_by import NO_WORKER, OwnerFigures, PutOff, Situation, limited_by
+from manyhands.shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
 from tests.unit.api.crawls.made_up import a_crawl, counters
 
 BUSY = counters(queued=100, claimed=5, parsing=3)

@@ -5,11 +5,11 @@ from typing import get_args
 import orjson
 import pytest
 
-from api.crawls.model import MAX_SEEDS, CrawlRequest, DomainOrder, UrlStateName
-from api.intake import checked
-from api.problems import Problem
-from shared.crawl.spec import CrawlSpec
-from shared.state.model import STATE_COUNTERS
+from manyhands.api.crawls.model import MAX_SEEDS, CrawlRequest, DomainOrder, UrlStateName
+from manyhands.api.intake import checked
+from manyhands.api.problems import Problem
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.state.model import STATE_COUNTERS
 
 CONTACT = {"contact": "me@example.org"}
 SEEDS = {"seeds": ["https://example.org/"]}

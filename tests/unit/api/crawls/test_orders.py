@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from api.crawls.orders import MOST_TRIES, CrawlAction, carry_out
-from api.problems import Problem
-from shared.crawl.spec import CrawlSpec
-from shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
-from shared.state.directory import open_control
-from shared.state.sqlite_control import SqliteControl
+from manyhands.api.crawls.orders import MOST_TRIES, CrawlAction, carry_out
+from manyhands.api.problems import Problem
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
+from manyhands.shared.state.directory import open_control
+from manyhands.shared.state.sqlite_control import SqliteControl
 
 NOW = 5.0
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.crawls.paging import MAX_CURSOR_LENGTH, MAX_ID, cursor, read_cursor
-from api.problems import Problem
+from manyhands.api.crawls.paging import MAX_CURSOR_LENGTH, MAX_ID, cursor, read_cursor
+from manyhands.api.problems import Problem
 
 IDS = st.integers(0, MAX_ID)
 

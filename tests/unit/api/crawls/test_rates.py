@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.crawls.rates import APART_S, KEPT_S, MAX_CRAWLS, Rates
+from manyhands.api.crawls.rates import APART_S, KEPT_S, MAX_CRAWLS, Rates
 
 
 def test_the_first_look_knows_no_rate_and_the_second_does():

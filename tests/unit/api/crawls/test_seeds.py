@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.crawls.seeds import (
+from manyhands.api.crawls.seeds import (
     MAX_ERRORS,
     by_shard,
     check_seeds,
@@ -11,9 +11,9 @@ from api.crawls.seeds import (
     read_seed,
     urls_among,
 )
-from api.problems import Problem
-from shared.jobs import utc_now
-from shared.urls import shard_of_domain
+from manyhands.api.problems import Problem
+from manyhands.shared.jobs import utc_now
+from manyhands.shared.urls import shard_of_domain
 
 
 def test_seeds_are_canonical_and_each_is_there_once():

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from api.crawls.store import open_store
-from api.problems import Problem
-from shared.state.directory import open_control, open_shard
-from shared.state.model import Layout
+from manyhands.api.crawls.store import open_store
+from manyhands.api.problems import Problem
+from manyhands.shared.state.directory import open_control, open_shard
+from manyhands.shared.state.model import Layout
 from tests.support.crawl_state import crawled
 
 

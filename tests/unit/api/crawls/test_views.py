@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime
 
-from api.crawls import views
-from shared.crawl.states import CrawlState, UrlState
-from shared.state.model import (
+from manyhands.api.crawls import views
+from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.state.model import (
     COUNTERS,
     DomainRule,
     ErrorGroup,

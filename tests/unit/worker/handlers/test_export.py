@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from shared.settings import Settings, WarcSettings
+from manyhands.shared.settings import Settings, WarcSettings
+from manyhands.worker.handlers import export as handler
+from manyhands.worker.outcomes import Dead, Done
+from manyhands.worker.testing import run_job
+from manyhands.worker.warc.sources import Sources
 from tests.support.archives import Archive
-from worker.handlers import export as handler
-from worker.outcomes import Dead, Done
-from worker.testing import run_job
-from worker.warc.sources import Sources
 
 
 @pytest.fixture(autouse=True)

@@ -5,17 +5,22 @@ from typing import Any
 
 import pytest
 
-from shared.errors import InvalidUrl
-from shared.jobs import encode_job
-from worker.bodies import pack, unpack
-from worker.context import JobContext
-from worker.handlers import fetch as handler
-from worker.handlers.parse import parse
-from worker.net.fetcher import ForbiddenAddress, Page, PermanentFetchError, TemporaryFetchError
-from worker.outcomes import Dead, Retry
-from worker.records import Capture
-from worker.registry import make_handler
-from worker.testing import make_delivery
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.jobs import encode_job
+from manyhands.worker.bodies import pack, unpack
+from manyhands.worker.context import JobContext
+from manyhands.worker.handlers import fetch as handler
+from manyhands.worker.handlers.parse import parse
+from manyhands.worker.net.fetcher import (
+    ForbiddenAddress,
+    Page,
+    PermanentFetchError,
+    TemporaryFetchError,
+)
+from manyhands.worker.outcomes import Dead, Retry
+from manyhands.worker.records import Capture
+from manyhands.worker.registry import make_handler
+from manyhands.worker.testing import make_delivery
 
 URL = "http://example.com/"
 WHEN = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)

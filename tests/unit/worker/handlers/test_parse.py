@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from shared.crawl.cuts import Cut
-from shared.crawl.messages import FetchedPage, ParsedPage
-from shared.errors import ConfigError
-from shared.jobs import encode_job
-from worker.bodies import pack
-from worker.context import JobContext
-from worker.handlers.parse import MAX_LINKS_LENGTH, parse, parse_pages
-from worker.html import MAX_CRAWLED_LINKS, MAX_LINKS
-from worker.outcomes import Dead
-from worker.records import PageRecord
-from worker.registry import make_handler
-from worker.testing import MemorySinks, make_delivery
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.messages import FetchedPage, ParsedPage
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.jobs import encode_job
+from manyhands.worker.bodies import pack
+from manyhands.worker.context import JobContext
+from manyhands.worker.handlers.parse import MAX_LINKS_LENGTH, parse, parse_pages
+from manyhands.worker.html import MAX_CRAWLED_LINKS, MAX_LINKS
+from manyhands.worker.outcomes import Dead
+from manyhands.worker.records import PageRecord
+from manyhands.worker.registry import make_handler
+from manyhands.worker.testing import MemorySinks, make_delivery
 
 HTML = b"<title>Home</title><a href=a>a</a>"
 

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-import worker.warc.chunks
-from shared.crawl.messages import NO_ANSWER, NO_CRAWL, FetchedPage
-from shared.errors import ConfigError
-from shared.jobtypes import JOB_TYPES
-from shared.settings import Settings, WarcSettings
+import manyhands.worker.warc.chunks
+from manyhands.shared.crawl.messages import NO_ANSWER, NO_CRAWL, FetchedPage
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.jobtypes import JOB_TYPES
+from manyhands.shared.settings import Settings, WarcSettings
+from manyhands.worker.context import JobContext
+from manyhands.worker.handlers import parse
+from manyhands.worker.handlers import warc as handler
+from manyhands.worker.net.fetcher import TemporaryFetchError
+from manyhands.worker.outcomes import Dead, Done, Failed, Retry
+from manyhands.worker.records import PageRecord
+from manyhands.worker.testing import TEST_JID, JobResult, make_delivery, run_job
+from manyhands.worker.warc.reading import Position
+from manyhands.worker.warc.sources import Sources
 from tests.support.archives import Archive, page_record, record_id
-from worker.context import JobContext
-from worker.handlers import parse
-from worker.handlers import warc as handler
-from worker.net.fetcher import TemporaryFetchError
-from worker.outcomes import Dead, Done, Failed, Retry
-from worker.records import PageRecord
-from worker.testing import TEST_JID, JobResult, make_delivery, run_job
-from worker.warc.reading import Position
-from worker.warc.sources import Sources
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ async def test_pages_of_an_archive_that_nobody_would_keep_are_an_error(files: Pa
 async def test_the_rest_of_a_file_is_the_last_job_that_is_pushed(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker.warc.chunks, "CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(manyhands.worker.warc.chunks, "CHUNK_BYTES", 10_000)
     archive = Archive.of_pages(30)
     (files / "a.warc.gz").write_bytes(archive.data)
 
@@ -116,7 +116,7 @@ async def test_the_rest_of_a_file_is_the_last_job_that_is_pushed(
 
 
 async def test_a_repeat_makes_the_same_jobs(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.warc.chunks, "CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(manyhands.worker.warc.chunks, "CHUNK_BYTES", 10_000)
     (files / "a.warc.gz").write_bytes(Archive.of_pages(30).data)
 
     first = await run_job("warc", "a.warc.gz")

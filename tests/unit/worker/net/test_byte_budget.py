@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.net.byte_budget import READ_BYTES, ByteBudget, Hold, Reader
+from manyhands.worker.net.byte_budget import READ_BYTES, ByteBudget, Hold, Reader
 
 LIMIT = 4 * READ_BYTES
 

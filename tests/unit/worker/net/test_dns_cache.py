@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.net.dns_cache import FAILURE_S, LONGEST_S, MISSING_S, SHORTEST_S, DnsCache
+from manyhands.worker.net.dns_cache import FAILURE_S, LONGEST_S, MISSING_S, SHORTEST_S, DnsCache
 
 ADDRESSES = ("192.0.2.1", "2001:db8::1")
 

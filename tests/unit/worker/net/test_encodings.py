@@ -11,8 +11,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.net.encodings import MAX_GZIP_MEMBERS, BoundedBody
-from worker.net.fetcher import PermanentFetchError
+from manyhands.worker.net.encodings import MAX_GZIP_MEMBERS, BoundedBody
+from manyhands.worker.net.fetcher import PermanentFetchError
 
 ENCODINGS = ["gzip", "deflate", "br", "zstd", ""]
 TEXT = b"<p>some text that compresses</p>" * 100

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.net.fetcher import (
+from manyhands.worker.net.fetcher import (
     LONGEST_RETRY_AFTER_S,
     TemporaryFetchError,
     parse_retry_after,

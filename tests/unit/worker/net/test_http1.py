@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.net.http1 import MAX_HEAD_BYTES, MAX_HEADERS, Exchange
+from manyhands.worker.net.http1 import MAX_HEAD_BYTES, MAX_HEADERS, Exchange
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 PAGE = HEAD + b"Content-Length: 5\r\n\r\nhello"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.urls import parse_url
-from worker.net.idle import IdleConnections, Origin
+from manyhands.shared.urls import parse_url
+from manyhands.worker.net.idle import IdleConnections, Origin
 
 KEEP_S = 5.0
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from worker.records import Capture, PageRecord, PlainRecord, Record
-from worker.sinks.protocol import RecordsRefused
+from manyhands.worker.records import Capture, PageRecord, PlainRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
 
 
 class ScriptedSink:

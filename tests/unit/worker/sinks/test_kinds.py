@@ -4,11 +4,11 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import Capture, PageRecord, PlainRecord
+from manyhands.worker.sinks import kinds
+from manyhands.worker.sinks.kinds import CAPTURED, EMITTED, make_sinks
 from tests.unit.worker.sinks.made_up import ScriptedSink
-from worker.records import Capture, PageRecord, PlainRecord
-from worker.sinks import kinds
-from worker.sinks.kinds import CAPTURED, EMITTED, make_sinks
 
 
 def made_up_sink(url: str) -> ScriptedSink:
@@ -74,6 +74,6 @@ async def test_one_place_twice_is_a_mistake():
 
 
 async def test_a_package_that_is_not_installed_is_named(monkeypatch):
-    monkeypatch.setitem(kinds.OWN, "jsonl", ("worker.sinks.missing", "X", "worker"))
+    monkeypatch.setitem(kinds.OWN, "jsonl", ("manyhands.worker.sinks.missing", "X", "worker"))
     with pytest.raises(ConfigError, match=r"jsonl needs .*missing.*pip install '\.\[worker\]'"):
         make_sinks(["jsonl:x"], EMITTED)

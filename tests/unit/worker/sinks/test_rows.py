@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.sink_records import page, plain
-from worker.records import PlainRecord, Record
-from worker.sinks.protocol import RecordsRefused
-from worker.sinks.rows import (
+from manyhands.worker.records import PlainRecord, Record
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.sinks.rows import (
     json_of,
     json_without_nul,
     reason_of,
@@ -18,6 +17,7 @@ from worker.sinks.rows import (
     text_without_nul,
     valid_text,
 )
+from tests.support.sink_records import page, plain
 
 ANY_TEXT = st.text(st.characters())  # with surrogates
 ANY_JSON = st.recursive(

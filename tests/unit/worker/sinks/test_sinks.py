@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from shared.errors import ConfigError
-from shared.settings import SinksSettings
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.settings import SinksSettings
+from manyhands.worker.records import Capture, PageRecord, PlainRecord
+from manyhands.worker.sinks import lane
+from manyhands.worker.sinks import sinks as coordinator
+from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
+from manyhands.worker.sinks.sinks import Sinks
 from tests.support.scripted_server import eventually
 from tests.unit.worker.sinks.made_up import ScriptedSink, capture, page, plain
-from worker.records import Capture, PageRecord, PlainRecord
-from worker.sinks import lane
-from worker.sinks import sinks as coordinator
-from worker.sinks.protocol import RecordsRefused, SinkDown
-from worker.sinks.sinks import Sinks
 
 
 @asynccontextmanager

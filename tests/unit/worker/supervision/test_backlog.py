@@ -2,8 +2,8 @@
 
 import pytest
 
-from worker.link import Backlog, Pushed, StageReport, Turn
-from worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
+from manyhands.worker.link import Backlog, Pushed, StageReport, Turn
+from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 
 FETCH = StageReport("fetch", ["fetch.0", "fetch.1"], 3, 500, "parse")
 PARSE = StageReport("parse", ["parse"], 1, 80, "")

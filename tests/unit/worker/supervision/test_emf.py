@@ -9,14 +9,14 @@ from typing import Any
 import jsonschema
 import pytest
 
+from manyhands.worker.families import filled
+from manyhands.worker.figures import STAGE_JOBS
+from manyhands.worker.link import FIGURES_S, Figures, Sample
+from manyhands.worker.supervision.cloudwatch import stage_lines, write_stage_lines
+from manyhands.worker.supervision.emf import StageLine, emf_line
+from manyhands.worker.supervision.metrics import ServiceMetrics
 from tests.support.service_status import child, service, stage, turn
 from tests.support.virtual_time import run_in_virtual_time
-from worker.families import filled
-from worker.figures import STAGE_JOBS
-from worker.link import FIGURES_S, Figures, Sample
-from worker.supervision.cloudwatch import stage_lines, write_stage_lines
-from worker.supervision.emf import StageLine, emf_line
-from worker.supervision.metrics import ServiceMetrics
 
 SCHEMA = json.loads(Path(__file__).with_name("emf.schema.json").read_text())
 AT = 1_700_000_000.5

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from manyhands.worker.supervision.health import MOST_FETCH_SILENCE_S, liveness, readiness
+from manyhands.worker.supervision.status import ChildState
 from tests.support.service_status import child, service
-from worker.supervision.health import MOST_FETCH_SILENCE_S, liveness, readiness
-from worker.supervision.status import ChildState
 
 RUNNING = (ChildState.STARTING, ChildState.READY, ChildState.BUSY, ChildState.DRAINING)
 

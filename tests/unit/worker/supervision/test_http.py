@@ -11,14 +11,14 @@ from typing import Any
 import aiohttp
 import pytest
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.families import single
+from manyhands.worker.figures import IN_HAND
+from manyhands.worker.link import Figures
+from manyhands.worker.supervision.http import open_listener, serve_http
+from manyhands.worker.supervision.metrics import ServiceMetrics
+from manyhands.worker.supervision.status import ChildState, Event, ServiceStatus
 from tests.support.service_status import STARTED_AT, child, service, stage, turn
-from worker.families import single
-from worker.figures import IN_HAND
-from worker.link import Figures
-from worker.supervision.http import open_listener, serve_http
-from worker.supervision.metrics import ServiceMetrics
-from worker.supervision.status import ChildState, Event, ServiceStatus
 
 ANY_PORT = "127.0.0.1:0"
 

@@ -2,8 +2,8 @@
 
 import orjson
 
-from worker.held_jobs import HeldJob
-from worker.supervision.left_behind import MOST_DEATHS, judge
+from manyhands.worker.held_jobs import HeldJob
+from manyhands.worker.supervision.left_behind import MOST_DEATHS, judge
 
 
 def held(deaths: int | None = None, *, was_started: bool = True) -> HeldJob:

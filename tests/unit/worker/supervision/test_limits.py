@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from worker.stages import ProcessGroup
-from worker.supervision.limits import (
+from manyhands.worker.stages import ProcessGroup
+from manyhands.worker.supervision.limits import (
     LEAST_CHILD_BYTES,
     MIB,
     RESERVED_DESCRIPTORS,

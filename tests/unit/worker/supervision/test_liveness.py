@@ -2,7 +2,7 @@
 
 import pytest
 
-from worker.supervision.liveness import (
+from manyhands.worker.supervision.liveness import (
     BUSY_TIMEOUTS,
     COMPUTING_SHARE,
     MOST_COUNTED_S,

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.service_status import STARTED_AT, child, service, stage, turn
-from worker import figures
-from worker.families import family, filled, single
-from worker.figures import (
+from manyhands.worker import figures
+from manyhands.worker.families import family, filled, single
+from manyhands.worker.figures import (
     IN_HAND,
     JOB_DURATION,
     JOBS,
@@ -19,11 +18,12 @@ from worker.figures import (
     ROUND_TRIP,
     STAGE_JOBS,
 )
-from worker.link import Family, Figures, Sample
-from worker.sinks import sinks
-from worker.supervision import metrics
-from worker.supervision.metrics import ServiceMetrics
-from worker.supervision.status import ChildState, ServiceStatus
+from manyhands.worker.link import Family, Figures, Sample
+from manyhands.worker.sinks import sinks
+from manyhands.worker.supervision import metrics
+from manyhands.worker.supervision.metrics import ServiceMetrics
+from manyhands.worker.supervision.status import ChildState, ServiceStatus
+from tests.support.service_status import STARTED_AT, child, service, stage, turn
 
 OPERATIONS = Path(__file__).resolve().parents[4] / "docs" / "OPERATIONS.md"
 BUCKETS = len(JOB_DURATION.bounds) + 1

@@ -4,8 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from worker.stages import ProcessGroup
-from worker.supervision.plan import LEAST_CONNECTIONS, connections_of_child, service_groups
+from manyhands.worker.stages import ProcessGroup
+from manyhands.worker.supervision.plan import (
+    LEAST_CONNECTIONS,
+    connections_of_child,
+    service_groups,
+)
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from worker.supervision.restarts import (
+from manyhands.worker.supervision.restarts import (
     FIRST_DELAY_S,
     LONGEST_DELAY_S,
     LOOP_ENDS,

@@ -1,7 +1,7 @@
 """A stage as one, over all processes that run it."""
 
+from manyhands.worker.supervision.stage_summary import STALE_AFTER_S, StageSummary, summarize_stages
 from tests.support.service_status import child, service, stage, turn
-from worker.supervision.stage_summary import STALE_AFTER_S, StageSummary, summarize_stages
 
 FETCH = stage("fetch", "fetch.00", "fetch.01", cap=300)
 

@@ -5,8 +5,11 @@ import gzip
 import orjson
 import pytest
 
-import worker.warc.chunks
-from shared.crawl.messages import NO_CRAWL
+import manyhands.worker.warc.chunks
+from manyhands.shared.crawl.messages import NO_CRAWL
+from manyhands.worker.bodies import unpack
+from manyhands.worker.warc.chunks import Chunk, ChunkReader
+from manyhands.worker.warc.reading import Position
 from tests.support.archives import (
     DATE,
     Archive,
@@ -19,9 +22,6 @@ from tests.support.archives import (
     sha1,
     warc_record,
 )
-from worker.bodies import unpack
-from worker.warc.chunks import Chunk, ChunkReader
-from worker.warc.reading import Position
 
 SOURCE = "s3://bucket/a.warc.gz"
 URI = "http://example.com/a"
@@ -138,7 +138,7 @@ def chunks_of(chunked: ChunkReader, data: bytes) -> list[Chunk]:
 def test_chunk_by_chunk_every_page_comes_once(
     monkeypatch: pytest.MonkeyPatch, limit: str, size: int
 ) -> None:
-    monkeypatch.setattr(worker.warc.chunks, limit, size)
+    monkeypatch.setattr(manyhands.worker.warc.chunks, limit, size)
     archive = Archive.of_pages(50, size=2000)
     chunks = chunks_of(reader(), archive.data)
     assert len(chunks) > 5
@@ -149,7 +149,7 @@ def test_chunk_by_chunk_every_page_comes_once(
 def test_a_file_that_was_packed_as_a_whole_is_read_in_chunks_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker.warc.chunks, "PAGES_BYTES", 5_000)
+    monkeypatch.setattr(manyhands.worker.warc.chunks, "PAGES_BYTES", 5_000)
     data = gzipped(b"".join(page_record(number, 2000) for number in range(20)))
     chunks = chunks_of(reader(), data)
     assert len(chunks) > 3
@@ -158,7 +158,7 @@ def test_a_file_that_was_packed_as_a_whole_is_read_in_chunks_too(
 
 
 def test_a_chunk_is_the_same_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.warc.chunks, "PAGES_BYTES", 5_000)
+    monkeypatch.setattr(manyhands.worker.warc.chunks, "PAGES_BYTES", 5_000)
     archive = Archive.of_pages(50, size=2000)
     chunked = reader()
     first, again = (chunked.read(MemoryStream(archive.data), Position()) for _ in range(2))

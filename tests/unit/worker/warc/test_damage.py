@@ -6,6 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from manyhands.worker.warc.digests import Digest
+from manyhands.worker.warc.reading import ArchivedRecord, Damage, Item, Position, read_archive
 from tests.support.archives import (
     PACKS,
     Archive,
@@ -19,8 +21,6 @@ from tests.support.archives import (
     request_record,
     zstandard_packed,
 )
-from worker.warc.digests import Digest
-from worker.warc.reading import ArchivedRecord, Damage, Item, Position, read_archive
 
 PAGES = 12
 SIZE = 1500

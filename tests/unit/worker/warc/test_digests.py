@@ -5,8 +5,8 @@ import hashlib
 
 import pytest
 
-from worker.warc.digests import Digest, Expected, Hashing, expected_digest, look_at
-from worker.warc.payloads import unchunked
+from manyhands.worker.warc.digests import Digest, Expected, Hashing, expected_digest, look_at
+from manyhands.worker.warc.payloads import unchunked
 
 HEAD, BODY = b"HTTP/1.1 200 OK\r\n\r\n", b"body"
 

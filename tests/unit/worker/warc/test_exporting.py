@@ -9,7 +9,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-import worker.warc.exporting
+import manyhands.worker.warc.exporting
+from manyhands.worker.net.fetcher import TemporaryFetchError
+from manyhands.worker.warc.exporting import Exported, export_archive, file_name
+from manyhands.worker.warc.frames import NotAnArchive
+from manyhands.worker.warc.outputs import LocalOutput
+from manyhands.worker.warc.streams import Aborted
 from tests.support.archives import (
     DATE,
     Archive,
@@ -20,11 +25,6 @@ from tests.support.archives import (
     sha1,
     warc_record,
 )
-from worker.net.fetcher import TemporaryFetchError
-from worker.warc.exporting import Exported, export_archive, file_name
-from worker.warc.frames import NotAnArchive
-from worker.warc.outputs import LocalOutput
-from worker.warc.streams import Aborted
 
 NAME = "a.parquet"
 MOMENT = datetime.fromisoformat(DATE)
@@ -102,11 +102,11 @@ def test_duckdb_reads_what_was_written(tmp_path: Path) -> None:
 def test_row_groups_are_bounded_in_bytes_and_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker.warc.exporting, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(manyhands.worker.warc.exporting, "BATCH_BYTES", 10_000)
     archive = Archive.of_pages(100, size=3000)
     for name, limit in (("GROUP_BYTES", 50_000), ("GROUP_ROWS", 15)):
         with monkeypatch.context() as patch:
-            patch.setattr(worker.warc.exporting, name, limit)
+            patch.setattr(manyhands.worker.warc.exporting, name, limit)
             export(archive.data, tmp_path)
         file = pq.ParquetFile(tmp_path / NAME)
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]

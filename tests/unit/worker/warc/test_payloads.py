@@ -6,7 +6,7 @@ import brotli
 import pytest
 import zstandard
 
-from worker.warc.payloads import page_of, parsed_head, unchunked
+from manyhands.worker.warc.payloads import page_of, parsed_head, unchunked
 
 PAGE = b"<!doctype html><title>x</title>" * 10
 CHUNKED = b"%x\r\n%b\r\n%x;name=value\r\n%b\r\n0\r\n\r\n" % (

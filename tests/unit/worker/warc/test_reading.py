@@ -9,6 +9,9 @@ import zstandard
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
+from manyhands.worker.warc.digests import Digest
+from manyhands.worker.warc.frames import NotAnArchive
+from manyhands.worker.warc.reading import ArchivedRecord, Damage, Item, Position, read_archive
 from tests.support.archives import (
     DATE,
     PACKS,
@@ -25,9 +28,6 @@ from tests.support.archives import (
     warc_record,
     zstandard_packed,
 )
-from worker.warc.digests import Digest
-from worker.warc.frames import NotAnArchive
-from worker.warc.reading import ArchivedRecord, Damage, Item, Position, read_archive
 
 MAX_BODY = 1_000_000
 START = Position()

@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from shared.urls import parse_url
-from worker.html import extract
-from worker.warc.wat import wat_page
+from manyhands.shared.urls import parse_url
+from manyhands.worker.html import extract
+from manyhands.worker.warc.wat import wat_page
 
 
 def told(**answer: Any) -> bytes:

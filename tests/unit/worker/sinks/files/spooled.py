@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from manyhands.worker.records import PlainRecord, Record
+from manyhands.worker.sinks.files.batches import BatchWriter, SealedAt
+from manyhands.worker.sinks.files.manifest import Manifest, Segment
+from manyhands.worker.sinks.files.publishing import Convert, Directory, Publishing, Store, as_it_is
+from manyhands.worker.sinks.files.segments import Spool
+from manyhands.worker.sinks.protocol import RecordsRefused
 from tests.support.sink_records import plain
-from worker.records import PlainRecord, Record
-from worker.sinks.files.batches import BatchWriter, SealedAt
-from worker.sinks.files.manifest import Manifest, Segment
-from worker.sinks.files.publishing import Convert, Directory, Publishing, Store, as_it_is
-from worker.sinks.files.segments import Spool
-from worker.sinks.protocol import RecordsRefused
 
 NOW = 1_800_000_000.0
 LARGE = SealedAt(size=1000, age_s=900)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from shared.state.database import Database, StateError
+from manyhands.shared.state.database import Database, StateError
+from manyhands.worker.records import PlainRecord
+from manyhands.worker.sinks.files import batches
+from manyhands.worker.sinks.files.batches import SealedAt, SpoolFull
+from manyhands.worker.sinks.files.manifest import SegmentState, digest
+from manyhands.worker.sinks.files.segment_file import SegmentFile
+from manyhands.worker.sinks.protocol import RecordsRefused
 from tests.unit.worker.sinks.files.spooled import NOW, Place, records
-from worker.records import PlainRecord
-from worker.sinks.files import batches
-from worker.sinks.files.batches import SealedAt, SpoolFull
-from worker.sinks.files.manifest import SegmentState, digest
-from worker.sinks.files.segment_file import SegmentFile
-from worker.sinks.protocol import RecordsRefused
 
 
 @pytest.fixture

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from shared.errors import ConfigError
-from shared.state.database import StateBusy
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.state.database import StateBusy
+from manyhands.worker.records import PlainRecord
+from manyhands.worker.sinks.files import file_sink
+from manyhands.worker.sinks.files.batches import BatchWriter, SealedAt
+from manyhands.worker.sinks.files.file_sink import FileSink
+from manyhands.worker.sinks.files.manifest import Manifest
+from manyhands.worker.sinks.files.publishing import Directory, Publishing, as_it_is
+from manyhands.worker.sinks.files.segments import Spool
 from tests.support.sink_records import plain
 from tests.support.waiting import eventually
 from tests.unit.worker.sinks.files.spooled import NOW, TextFormat, records
-from worker.records import PlainRecord
-from worker.sinks.files import file_sink
-from worker.sinks.files.batches import BatchWriter, SealedAt
-from worker.sinks.files.file_sink import FileSink
-from worker.sinks.files.manifest import Manifest
-from worker.sinks.files.publishing import Directory, Publishing, as_it_is
-from worker.sinks.files.segments import Spool
 
 # Each batch is a segment.
 AT_ONCE = SealedAt(1, 900)

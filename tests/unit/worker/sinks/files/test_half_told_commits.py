@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from manyhands.worker.sinks.files.batches import NEVER, BatchWriter
+from manyhands.worker.sinks.files.jsonl import JsonlFormat
+from manyhands.worker.sinks.files.line_files import LineFiles, LineKeeper, manifest_path
+from manyhands.worker.sinks.files.manifest import Manifest, digest
 from tests.support.sink_records import plain
 from tests.unit.worker.sinks.files.spooled import NOW, Place
-from worker.sinks.files.batches import NEVER, BatchWriter
-from worker.sinks.files.jsonl import JsonlFormat
-from worker.sinks.files.line_files import LineFiles, LineKeeper, manifest_path
-from worker.sinks.files.manifest import Manifest, digest
 
 LATER = NOW + 900
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.records import PlainRecord
+from manyhands.worker.sinks.files import line_files
+from manyhands.worker.sinks.files.jsonl import JsonlFormat, JsonlSink
+from manyhands.worker.sinks.files.line_files import LineFiles, LineKeeper, manifest_path
+from manyhands.worker.sinks.files.manifest import Manifest
+from manyhands.worker.sinks.protocol import RecordsRefused
 from tests.support.file_sinks import jsonl_lines
 from tests.support.sink_records import hostile_pages, page, plain
-from worker.records import PlainRecord
-from worker.sinks.files import line_files
-from worker.sinks.files.jsonl import JsonlFormat, JsonlSink
-from worker.sinks.files.line_files import LineFiles, LineKeeper, manifest_path
-from worker.sinks.files.manifest import Manifest
-from worker.sinks.protocol import RecordsRefused
 
 
 @pytest.fixture

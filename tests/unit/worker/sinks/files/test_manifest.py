@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import ConfigError
-from shared.state.database import StateBusy, StateError
-from worker.sinks.files import manifest as manifest_module
-from worker.sinks.files.manifest import Manifest, Segment, SegmentState, digest
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.state.database import StateBusy, StateError
+from manyhands.worker.sinks.files import manifest as manifest_module
+from manyhands.worker.sinks.files.manifest import Manifest, Segment, SegmentState, digest
 
 
 @pytest.fixture

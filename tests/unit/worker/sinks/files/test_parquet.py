@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from manyhands.worker.records import PageRecord
+from manyhands.worker.sinks.files import parquet, parquet_tables
+from manyhands.worker.sinks.files.parquet import ParquetFormat, ParquetSink
+from manyhands.worker.sinks.files.parquet_tables import EDGES, NO_CRAWL, PAGES, convert, frames
+from manyhands.worker.sinks.protocol import RecordsRefused
 from tests.support.file_sinks import parquet_ids
 from tests.support.sink_records import hostile_pages, page, page_outside_of_crawls
-from worker.records import PageRecord
-from worker.sinks.files import parquet, parquet_tables
-from worker.sinks.files.parquet import ParquetFormat, ParquetSink
-from worker.sinks.files.parquet_tables import EDGES, NO_CRAWL, PAGES, convert, frames
-from worker.sinks.protocol import RecordsRefused
 
 
 def converted(directory: Path, batches: Sequence[Sequence[PageRecord]]) -> dict[str, pa.Table]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.errors import ConfigError
-from worker.sinks.files.places import DEFAULT_SPOOL, Bucket, parse_place
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.sinks.files.places import DEFAULT_SPOOL, Bucket, parse_place
 
 OPTIONS = {"compression": ("gzip", "zstd")}
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from manyhands.worker.sinks.files.batches import SealedAt
+from manyhands.worker.sinks.files.manifest import SegmentState
+from manyhands.worker.sinks.files.publishing import Directory, as_it_is
+from manyhands.worker.sinks.files.segment_file import SegmentFile
 from tests.unit.worker.sinks.files.spooled import NOW, Place, records
-from worker.sinks.files.batches import SealedAt
-from worker.sinks.files.manifest import SegmentState
-from worker.sinks.files.publishing import Directory, as_it_is
-from worker.sinks.files.segment_file import SegmentFile
 
 LATER = NOW + 900
 

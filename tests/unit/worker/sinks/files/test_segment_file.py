@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.sinks.files.segment_file import SegmentFile, make_directory
+from manyhands.worker.sinks.files.segment_file import SegmentFile, make_directory
 
 
 @pytest.fixture

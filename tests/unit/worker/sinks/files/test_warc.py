@@ -13,6 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
+from manyhands.worker.records import Capture
+from manyhands.worker.sinks.files.warc import WarcFormat, WarcSink
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.warc import writing
+from manyhands.worker.warc.writing import capture_records, record_id, response_head, warcinfo_record
 from tests.support.file_sinks import (
     HEAD,
     capture,
@@ -22,11 +27,6 @@ from tests.support.file_sinks import (
     warcio_complaints,
 )
 from tests.support.sink_records import page
-from worker.records import Capture
-from worker.sinks.files.warc import WarcFormat, WarcSink
-from worker.sinks.protocol import RecordsRefused
-from worker.warc import writing
-from worker.warc.writing import capture_records, record_id, response_head, warcinfo_record
 
 MEGABYTE = 1024 * 1024
 

@@ -8,12 +8,12 @@ import orjson
 import pytest
 import trustme
 
-from shared.errors import ConfigError
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.sinks.protocol import RecordsRefused
+from manyhands.worker.sinks.servers import elasticsearch as sink_module
+from manyhands.worker.sinks.servers.elasticsearch import BULK_PATH, ElasticsearchSink
 from tests.support.local_site import LocalSite, answer
 from tests.support.sink_records import page
-from worker.sinks.protocol import RecordsRefused
-from worker.sinks.servers import elasticsearch as sink_module
-from worker.sinks.servers.elasticsearch import BULK_PATH, ElasticsearchSink
 
 DENIED = {
     "error": {

@@ -5,10 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.support.sink_records import page, plain
-from worker.records import Capture, PlainRecord
-from worker.sinks.servers import elasticsearch_bulk
-from worker.sinks.servers.elasticsearch_bulk import (
+from manyhands.worker.records import Capture, PlainRecord
+from manyhands.worker.sinks.servers import elasticsearch_bulk
+from manyhands.worker.sinks.servers.elasticsearch_bulk import (
     PAGES_INDEX,
     Document,
     Fate,
@@ -18,6 +17,7 @@ from worker.sinks.servers.elasticsearch_bulk import (
     reason_in,
     requests_of,
 )
+from tests.support.sink_records import page, plain
 
 INDICES = indices_of("crawl")
 CAPTURE = Capture("id", "url", "2026-11-17T05:44:33Z", "127.0.0.1", b"", b"", b"", False)

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manyhands.worker.records import Capture, PlainRecord
+from manyhands.worker.sinks.servers import kafka_messages
+from manyhands.worker.sinks.servers.kafka_messages import Topics, messages_of, topics_of
 from tests.support.sink_records import page, plain
-from worker.records import Capture, PlainRecord
-from worker.sinks.servers import kafka_messages
-from worker.sinks.servers.kafka_messages import Topics, messages_of, topics_of
 
 TOPICS = topics_of("crawl")
 CAPTURE = Capture("id", "url", "2026-11-17T05:44:33Z", "127.0.0.1", b"", b"", b"", False)

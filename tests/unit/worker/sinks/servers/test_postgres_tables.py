@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tests.support.sink_records import page, page_outside_of_crawls, plain
-from worker.records import Capture, PlainRecord
-from worker.sinks.servers.postgres import PostgresSink
-from worker.sinks.servers.postgres_tables import (
+from manyhands.worker.records import Capture, PlainRecord
+from manyhands.worker.sinks.servers.postgres import PostgresSink
+from manyhands.worker.sinks.servers.postgres_tables import (
     BETWEEN_LINKS,
     PAGES,
     RECORDS,
     TABLES,
     table_and_row,
 )
+from tests.support.sink_records import page, page_outside_of_crawls, plain
 
 CAPTURE = Capture("id", "url", "2026-11-17T05:44:33Z", "127.0.0.1", b"", b"", b"", False)
 

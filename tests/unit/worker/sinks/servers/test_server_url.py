@@ -2,8 +2,8 @@
 
 import pytest
 
-from shared.errors import ConfigError
-from worker.sinks.servers.server_url import ServerUrl, server_url
+from manyhands.shared.errors import ConfigError
+from manyhands.worker.sinks.servers.server_url import ServerUrl, server_url
 
 EXAMPLE = "kafka://host:9092/topic"
 

@@ -1,0 +1,50 @@
+"""Manyhands: jobs from a Faktory server, thousands at a time, and the crawls that run on them.
+
+    from manyhands import Client, Job, JobContext, Retry, job
+
+The services are its packages: `api`, `broker`, `worker`; `manyhands --help` says how to run them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from manyhands.shared.faktory.client import Client
+    from manyhands.shared.jobs import Job
+    from manyhands.shared.version import VERSION as __version__
+    from manyhands.worker.context import JobContext
+    from manyhands.worker.outcomes import Dead, Defer, Drop, Retry
+    from manyhands.worker.registry import job
+
+__all__ = [
+    "Client",
+    "Dead",
+    "Defer",
+    "Drop",
+    "Job",
+    "JobContext",
+    "Retry",
+    "__version__",
+    "job",
+]
+
+_FROM = {
+    "Client": "manyhands.shared.faktory.client",
+    "Dead": "manyhands.worker.outcomes",
+    "Defer": "manyhands.worker.outcomes",
+    "Drop": "manyhands.worker.outcomes",
+    "Job": "manyhands.shared.jobs",
+    "JobContext": "manyhands.worker.context",
+    "Retry": "manyhands.worker.outcomes",
+    "job": "manyhands.worker.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when first asked for: every service imports this package, and none of them needs all
+    of these names, or has installed what they need."""
+    if name == "__version__":
+        return import_module("manyhands.shared.version").VERSION
+    if name not in _FROM:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_FROM[name]), name)
