@@ -9,6 +9,7 @@ import tempfile
 import uvicorn
 
 from manyhands.api.keys import new_key, parse_keys
+from manyhands.shared.crawl.store.sqlite.directory import open_control
 from manyhands.shared.errors import ConnectFailed, ManyhandsError
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
@@ -20,7 +21,6 @@ from manyhands.shared.settings import FaktorySettings, Settings, host_and_port
 from manyhands.shared.settings.environment import hand_down
 from manyhands.shared.settings.loading import load
 from manyhands.shared.settings.options import settings_parser
-from manyhands.shared.state.directory import open_control
 
 # After SIGTERM, requests have so long to be answered.
 DRAIN_S = 20

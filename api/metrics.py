@@ -1,4 +1,4 @@
-"""What this service counts, and the broker's own figures, as Prometheus reads them."""
+"""What this service counts, and the broker's own figures, as Prometheus reads them. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: one shape for every answer that is not a success."""
+"""Errors as RFC 9457 problem documents: one shape for every answer that is not a success. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

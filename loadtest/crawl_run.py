@@ -26,10 +26,10 @@ from loadtest.synthetic_web import SyntheticWeb
 from loadtest.web_oracle import coverage
 from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader
 from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.settings.names import VARIABLE_PREFIXES
-from manyhands.shared.state.directory import open_control, open_reader
-from manyhands.shared.state.protocol import ControlStore
 from manyhands.shared.urls import shard_of_url
 
 CONTACT = "bench@example.org"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from loadtest.ledger import DIRECTORY_VARIABLE, DONE_SUFFIX, RECORD, now_us
 from manyhands import job
-from manyhands.worker.resources import close_at_stop
+from manyhands.worker.jobs.resources import close_at_stop
 
 # One write for the jobs of so many seconds: a call for each would cost more than the job.
 WRITE_EVERY_S = 0.1

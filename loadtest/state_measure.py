@@ -18,10 +18,10 @@ import psutil
 from loadtest.state_urls import PAGE_KEY_BYTES, Links, host_key
 from loadtest.stats import percentile
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.database import StateBusy
-from manyhands.shared.state.directory import open_shard, shard_file
-from manyhands.shared.state.model import KEY_BYTES, ClaimedUrl, NewUrl, Settled
-from manyhands.shared.state.sqlite_shard import SqliteShard
+from manyhands.shared.crawl.store.model import KEY_BYTES, ClaimedUrl, NewUrl, Settled
+from manyhands.shared.crawl.store.sqlite.database import StateBusy
+from manyhands.shared.crawl.store.sqlite.directory import open_shard, shard_file
+from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
 
 CRAWL = 1
 BATCH = 256

@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from manyhands.shared.state.model import NewUrl
+from manyhands.shared.crawl.store.model import NewUrl
 
 # As measured on real crawls: of the links of a page, so many are known already.
 KNOWN_SHARE = 0.45

@@ -7,10 +7,10 @@ from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.logs import configure_logs
 from manyhands.shared.private_files import keep_files_private
 from manyhands.shared.settings.loading import load
-from manyhands.worker.command_line import make_parser
-from manyhands.worker.config_command import config_text
-from manyhands.worker.settings import SECTIONS
-from manyhands.worker.size_command import size_command
+from manyhands.worker.commands.config import config_text
+from manyhands.worker.commands.parser import make_parser
+from manyhands.worker.commands.size import size_command
+from manyhands.worker.service.settings import SECTIONS
 from manyhands.worker.supervision.service import run_service
 
 

@@ -19,11 +19,11 @@ from typing import Any
 import orjson
 
 from manyhands.shared.jobs import FIRST_VERSION, Job, check_batch, encode_job
-from manyhands.worker.delivery import Delivery, fresh_copy, parse_delivery
-from manyhands.worker.execution import Execution
-from manyhands.worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.jobs.delivery import Delivery, fresh_copy, parse_delivery
+from manyhands.worker.jobs.execution import Execution
+from manyhands.worker.jobs.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.jobs.registry import REGISTRY, Registry
 from manyhands.worker.records import Capture, PlainRecord, Record
-from manyhands.worker.registry import REGISTRY, Registry
 
 __all__ = [
     "Dead",

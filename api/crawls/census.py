@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import takewhile
 
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.crawl.store.protocol import ControlStore
 
 
 class Census:

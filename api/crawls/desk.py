@@ -35,11 +35,8 @@ from manyhands.api.crawls.store import CrawlStore, Readers, open_store
 from manyhands.api.problems import Problem, unprocessable
 from manyhands.shared.crawl.patience import patience_s
 from manyhands.shared.crawl.states import CrawlState, UrlState
-from manyhands.shared.errors import InvalidUrl
-from manyhands.shared.http.limits import PAGE_BYTES
-from manyhands.shared.settings import CrawlSettings
-from manyhands.shared.state import clock
-from manyhands.shared.state.model import (
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import (
     Crawl,
     CrawlEnds,
     DomainRule,
@@ -48,7 +45,10 @@ from manyhands.shared.state.model import (
     StoredOrigin,
     UrlRow,
 )
-from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.http.limits import PAGE_BYTES
+from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.urls import parse_host, registrable_domain, shard_of_domain
 
 MAX_NOTES = 20

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.model import Crawl, Member
+from manyhands.shared.crawl.store.model import Crawl, Member
 
 NO_WORKER = "no worker with the stage crawl is running"
 

@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from manyhands.api.problems import Problem
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.model import Crawl
-from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.crawl.store.model import Crawl
+from manyhands.shared.crawl.store.protocol import ControlStore
 
 # Before the workers' own changes of its state are given up on; they are few.
 MOST_TRIES = 10

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from manyhands.api.problems import Problem, unavailable
-from manyhands.shared.state.damage import damaged_shards
-from manyhands.shared.state.database import StateError
-from manyhands.shared.state.directory import open_control
-from manyhands.shared.state.model import Layout, NoSuchCrawl
-from manyhands.shared.state.protocol import ControlStore, ShardReader
-from manyhands.shared.state.readers import ShardReaders
+from manyhands.shared.crawl.store.damage import damaged_shards
+from manyhands.shared.crawl.store.model import Layout, NoSuchCrawl
+from manyhands.shared.crawl.store.protocol import ControlStore, ShardReader
+from manyhands.shared.crawl.store.readers import ShardReaders
+from manyhands.shared.crawl.store.sqlite.database import StateError
+from manyhands.shared.crawl.store.sqlite.directory import open_control
 
 Answer = TypeVar("Answer")
 

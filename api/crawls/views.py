@@ -20,7 +20,7 @@ from manyhands.api.crawls.model import (
     UrlView,
 )
 from manyhands.shared.crawl.patience import trouble_of
-from manyhands.shared.state.model import (
+from manyhands.shared.crawl.store.model import (
     COUNTERS,
     STATE_COUNTERS,
     Crawl,

@@ -8,8 +8,7 @@ import re
 from functools import lru_cache
 from hashlib import blake2b
 
-from manyhands.shared.state.model import NewUrl
-from manyhands.shared.urls import HOSTS_REMEMBERED, Url, parse_url, registrable_domain
+from manyhands.shared.urls import HOSTS_REMEMBERED, Url, parse_url
 
 RULES_VERSION = 1
 # Of 16 in all. Ten bytes keep two pages of a host apart: with a billion of them the chance that
@@ -76,18 +75,6 @@ def origin_of(url: Url) -> str:
     """scheme://host[:port]."""
     # A canonical URL has its path after the authority, which is at least one character long.
     return url.text[: url.text.index("/", len("http://x"))]
-
-
-def new_url(url: Url, depth: int, redirects: int = 0, scope_name: str = "") -> NewUrl:
-    return NewUrl(
-        page_key(url),
-        url.text,
-        origin_of(url),
-        registrable_domain(url.host),
-        depth,
-        redirects,
-        scope_name,
-    )
 
 
 def _is_stripped(parameter: str) -> bool:

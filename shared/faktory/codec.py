@@ -1,4 +1,4 @@
-"""Faktory's wire format, without I/O: encoders for every verb and a parser of answers.
+"""Faktory's wire format, pure: encoders for every verb and a parser of answers.
 
 The server answers in a subset of RESP: `+text`, `-CODE text`, `$n` bulk, `$-1` nil, `:n`.
 Commands are single lines; JSON escapes line ends, so a payload cannot break the framing.

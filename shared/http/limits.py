@@ -1,4 +1,4 @@
-"""What one HTTP client may send, hold and wait for: the limits of all services, in one place.
+"""What one HTTP client may send, hold and wait for: the limits of all services, in one place. Pure.
 
 A stranger meets all of them before any password or key is looked at.
 """

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from manyhands.shared.faktory.client import Client
     from manyhands.shared.jobs import Job
     from manyhands.shared.version import VERSION as __version__
-    from manyhands.worker.context import JobContext
-    from manyhands.worker.outcomes import Dead, Defer, Drop, Retry
-    from manyhands.worker.registry import job
+    from manyhands.worker.jobs.context import JobContext
+    from manyhands.worker.jobs.outcomes import Dead, Defer, Drop, Retry
+    from manyhands.worker.jobs.registry import job
 
 __all__ = [
     "Client",
@@ -30,13 +30,13 @@ __all__ = [
 
 _FROM = {
     "Client": "manyhands.shared.faktory.client",
-    "Dead": "manyhands.worker.outcomes",
-    "Defer": "manyhands.worker.outcomes",
-    "Drop": "manyhands.worker.outcomes",
+    "Dead": "manyhands.worker.jobs.outcomes",
+    "Defer": "manyhands.worker.jobs.outcomes",
+    "Drop": "manyhands.worker.jobs.outcomes",
     "Job": "manyhands.shared.jobs",
-    "JobContext": "manyhands.worker.context",
-    "Retry": "manyhands.worker.outcomes",
-    "job": "manyhands.worker.registry",
+    "JobContext": "manyhands.worker.jobs.context",
+    "Retry": "manyhands.worker.jobs.outcomes",
+    "job": "manyhands.worker.jobs.registry",
 }
 
 

@@ -17,10 +17,10 @@ from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.dialer import Dialer
 from manyhands.shared.faktory.handshake import parse_url
 from manyhands.shared.jobs import Job
-from manyhands.worker.delivery import Delivery
-from manyhands.worker.faktory_source import FaktorySource
-from manyhands.worker.queues import QueueOrder
-from manyhands.worker.stages import Stage
+from manyhands.worker.jobs.delivery import Delivery
+from manyhands.worker.service.stages import Stage
+from manyhands.worker.source.faktory import FaktorySource
+from manyhands.worker.source.queue_order import QueueOrder
 from tests.acceptance.scale import (
     BROKER_JOBS,
     BROKER_KILLS,

@@ -6,7 +6,7 @@ import pytest
 from devservers import FaktoryServer
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.jobs import Job
-from manyhands.worker.lane_plan import FLEET_CONNECTIONS
+from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS
 from manyhands.worker.supervision.plan import OWN_CONNECTIONS, connections_of_child
 from tests.conftest import StartWorker
 from tests.support.compose import WORKER, services

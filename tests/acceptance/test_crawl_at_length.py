@@ -17,7 +17,7 @@ from loadtest.crawl_figures import Visited, check_counters, check_coverage
 from loadtest.politeness import NS
 from loadtest.synthetic_web import SyntheticWeb, WebSpec, host_name
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.model import STATE_COUNTERS
+from manyhands.shared.crawl.store.model import STATE_COUNTERS
 from manyhands.shared.urls import registrable_domain
 from tests.acceptance.scale import (
     ENDLESS_DELAY_S,

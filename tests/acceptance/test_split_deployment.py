@@ -21,7 +21,7 @@ from devservers.build import build
 from devservers.processes import Child
 from loadtest.measure import Sample, steady_rate
 from manyhands.api.keys import new_key
-from manyhands.worker.lane_plan import FLEET_CONNECTIONS
+from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS
 from tests.acceptance.scale import IS_PROOF, SPLIT_JOBS, SPLIT_ROUND_TRIPS_MS
 from tests.support.compose import ALL_IN_ONE, SERVER, WORKER, Service, services
 from tests.support.contained import Contained

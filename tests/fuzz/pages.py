@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import parse_url
-from manyhands.worker.html import MAX_CRAWLED_LINKS, extract
+from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, extract
 from tests.fuzz.inputs import Pieces, damaged
 from tests.fuzz.targets import Fault, InProcess
 

@@ -2,10 +2,16 @@
 
 from hypothesis import strategies as st
 
-from manyhands.shared.state.model import StoredRobots
-from manyhands.worker.crawl.robots import MAX_BYTES, RULES, RobotsRules, lifetime_s, rules_of
-from manyhands.worker.crawl.robots_source import PARSED_IN_A_THREAD_BYTES
-from manyhands.worker.crawl.robots_tags import directives
+from manyhands.shared.crawl.store.model import StoredRobots
+from manyhands.worker.crawl.politeness.robots import (
+    MAX_BYTES,
+    RULES,
+    RobotsRules,
+    lifetime_s,
+    rules_of,
+)
+from manyhands.worker.crawl.politeness.robots_cache import PARSED_IN_A_THREAD_BYTES
+from manyhands.worker.pages.robots_tags import directives
 from tests.fuzz.inputs import Pieces, damaged
 from tests.fuzz.targets import Fault, InProcess, stopwatch
 

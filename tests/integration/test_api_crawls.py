@@ -17,9 +17,9 @@ from devservers.api import ApiServer
 from devservers.processes import wait_until
 from manyhands.api.keys import new_key
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.directory import open_control
-from manyhands.shared.state.model import DomainRule, Member
-from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.crawl.store.model import DomainRule, Member
+from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.crawl.store.sqlite.directory import open_control
 from manyhands.shared.urls import shard_of_domain
 from tests.support.api_command import refusal
 from tests.support.crawl_state import crawled

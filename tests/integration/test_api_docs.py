@@ -15,8 +15,8 @@ from devservers.api import ApiServer
 from manyhands.api.keys import new_key, parse_keys
 from manyhands.api.openapi import ANSWERS
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.sqlite.directory import open_control
 from manyhands.shared.settings import CrawlSettings
-from manyhands.shared.state.directory import open_control
 from tests.support import doc_commands
 from tests.support.crawl_state import crawled
 from tests.support.doc_commands import ROOT, Command, shape

@@ -49,4 +49,4 @@ def test_a_profile_names_functions_of_every_process():
     assert all(sum(of_process.values()) == pytest.approx(1.0) for of_process in shares.values())
     assert any(label.startswith("broker/manager.py ") for label in shares["broker"])
     assert any(label.startswith("worker/crawl/") for label in shares["crawl"])
-    assert any(label.startswith("worker/html.py ") for label in shares["parse"])
+    assert any(label.startswith("worker/pages/html.py ") for label in shares["parse"])

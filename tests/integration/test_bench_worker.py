@@ -60,7 +60,7 @@ def test_a_profile_names_functions_of_the_worker(monkeypatch):
     monkeypatch.setitem(worker_cells.SERVER_JOBS_PER_S, "broker", 10_000)
     run = measure_worker(ProfileCell(50), "broker", 1)
     assert run.error is None
-    assert any(label.startswith("worker/execution.py ") for label in run.values)
+    assert any(label.startswith("worker/jobs/execution.py ") for label in run.values)
     assert sum(run.values.values()) == pytest.approx(1.0)
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from manyhands.shared.settings import Settings
-from manyhands.worker.child import ChildSpec
-from manyhands.worker.link import Backlog, Figures
-from manyhands.worker.stages import ProcessGroup
+from manyhands.worker.process.child import ChildSpec
+from manyhands.worker.service.link import Backlog, Figures
+from manyhands.worker.service.stages import ProcessGroup
 from manyhands.worker.supervision import child_handle
 from manyhands.worker.supervision.child_handle import ChildHandle
 from tests.support import odd_children

@@ -11,10 +11,16 @@ from typing import Any
 import pytest
 import trustme
 
+from manyhands.shared.crawl.store.model import StoredRobots
 from manyhands.shared.settings import FetchSettings
-from manyhands.shared.state.model import StoredRobots
-from manyhands.worker.crawl.robots import ALLOW_ALL, MAX_BYTES, RULES, UNREACHABLE, rules_of
-from manyhands.worker.crawl.robots_source import fetch_robots
+from manyhands.worker.crawl.politeness.robots import (
+    ALLOW_ALL,
+    MAX_BYTES,
+    RULES,
+    UNREACHABLE,
+    rules_of,
+)
+from manyhands.worker.crawl.politeness.robots_cache import fetch_robots
 from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
 from tests.support.local_site import LocalSite, answer, redirect

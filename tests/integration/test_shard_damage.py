@@ -14,8 +14,8 @@ from devservers import BrokerServer
 from devservers.api import ApiServer
 from loadtest.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.database import PAGE_BYTES
-from manyhands.shared.state.directory import open_reader, shard_file
+from manyhands.shared.crawl.store.sqlite.database import PAGE_BYTES
+from manyhands.shared.crawl.store.sqlite.directory import open_reader, shard_file
 from manyhands.shared.urls import shard_of_url
 from tests.acceptance.scale import IS_PROOF
 from tests.conftest import StartWorker

@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.directory import generations, open_control, open_reader, open_shard
-from manyhands.shared.state.reshard import reshard
+from manyhands.shared.crawl.store.sqlite.directory import (
+    generations,
+    open_control,
+    open_reader,
+    open_shard,
+)
+from manyhands.shared.crawl.store.sqlite.reshard import reshard
 from tests.support.imports import ROOT
 from tests.support.state_content import NOW, content, fill, urls_of
 
@@ -23,7 +28,7 @@ DOMAIN = "example.com"
 ADMITS = f"""
 import sys
 from pathlib import Path
-from manyhands.shared.state.directory import open_shard
+from manyhands.shared.crawl.store.sqlite.directory import open_shard
 from tests.support.state_content import NOW, urls_of
 store = open_shard(Path(sys.argv[1]), 1, 0, 1, NOW)
 urls = urls_of("{DOMAIN}", 10_000)
@@ -35,8 +40,8 @@ for start in range(0, len(urls), 10):
 STOPS_IN_A_TRANSACTION = f"""
 import os, signal, sys
 from pathlib import Path
-from manyhands.shared.state.directory import open_shard
-from manyhands.shared.state.model import LeaseLost
+from manyhands.shared.crawl.store.sqlite.directory import open_shard
+from manyhands.shared.crawl.store.model import LeaseLost
 from tests.support.state_content import NOW, urls_of
 store = open_shard(Path(sys.argv[1]), 1, 0, 1, NOW)
 with store.transaction():
@@ -54,9 +59,9 @@ except LeaseLost:
 RESHARDS = """
 import sys
 from pathlib import Path
-from manyhands.shared.state import old_shard
-from manyhands.shared.state.directory import open_control
-from manyhands.shared.state.reshard import reshard
+from manyhands.shared.crawl.store.sqlite import old_shard
+from manyhands.shared.crawl.store.sqlite.directory import open_control
+from manyhands.shared.crawl.store.sqlite.reshard import reshard
 old_shard.ROWS_AT_ONCE = 50
 directory = Path(sys.argv[1])
 reshard(directory, open_control(directory), 6, lambda *at: print(*at, flush=True))

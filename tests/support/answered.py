@@ -6,7 +6,7 @@ import os
 from manyhands.shared.errors import FaktoryError
 from manyhands.shared.faktory.codec import OK, Reply
 from manyhands.shared.faktory.lanes import Command
-from manyhands.worker.results import Results
+from manyhands.worker.source.results import Results
 from tests.support.ledger import ANSWERED, LEDGER_VARIABLE, write_entry
 
 _product = Results._answered

@@ -7,7 +7,7 @@ from typing import Any
 from devservers import BrokerServer
 from manyhands.broker.directory import DATABASE
 from manyhands.broker.schema import SEQUENCE_BITS
-from manyhands.worker.lane_plan import plan_broker_lanes
+from manyhands.worker.source.lane_plan import plan_broker_lanes
 from tests.support.raw_client import RawClient
 from tests.support.server_state import RegisteredWorker
 

@@ -4,10 +4,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from manyhands.shared.crawl.canonical import new_url
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.directory import open_control, open_shard
-from manyhands.shared.state.model import Settled
+from manyhands.shared.crawl.store.model import Settled
+from manyhands.shared.crawl.store.new_urls import new_url
+from manyhands.shared.crawl.store.sqlite.directory import open_control, open_shard
 from manyhands.shared.urls import parse_url, shard_of_domain
 
 

@@ -11,10 +11,10 @@ from loadtest.synthetic_web import SyntheticWeb
 from loadtest.web_oracle import Coverage, coverage
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.directory import open_control, open_reader
-from manyhands.shared.state.model import Crawl
+from manyhands.shared.crawl.store.model import Crawl
+from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader
 from manyhands.shared.urls import shard_of_url
-from manyhands.worker.crawl.feed import UNSETTLED_PER_SLOT
+from manyhands.worker.crawl.fetching.dispatcher import UNSETTLED_PER_SLOT
 from tests.support.waiting import eventually
 
 CONTACT = "crawler@example.org"

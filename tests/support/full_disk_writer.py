@@ -12,8 +12,8 @@ import resource
 import sys
 from pathlib import Path
 
+from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.logs import configure_logs
-from manyhands.shared.state.database import StateError
 from manyhands.worker.records import Record
 from manyhands.worker.sinks.files.file_sink import FileSink
 from tests.support.file_sinks import KINDS, capture

@@ -1,8 +1,9 @@
 """Reads who imports whom from source text, and says which imports break a rule."""
 
 import ast
+import re
 import subprocess
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,12 @@ class Module:
     @property
     def package(self) -> str:
         return self.name.partition(".")[0]
+
+    @property
+    def says_pure(self) -> bool:
+        """In the first paragraph of its docstring."""
+        said = (ast.get_docstring(self.tree) or "").partition("\n\n")[0]
+        return re.search(r"\b[Pp]ure\b", said) is not None
 
     def uses(self, foreign: str) -> set[str]:
         """The attributes that this module takes from another: `socket.gethostname`."""
@@ -73,11 +80,7 @@ class ModuleTree:
         return cls({path: (ROOT / path).read_text() for path in paths if (ROOT / path).exists()})
 
     def within(self, prefix: str) -> list[Module]:
-        return [
-            module
-            for name, module in self.modules.items()
-            if name == prefix or name.startswith(prefix + ".")
-        ]
+        return [module for name, module in self.modules.items() if is_within(name, prefix)]
 
     def ours(self, module: Module) -> list[Import]:
         return [found for found in module.imports if found.target in self._names]
@@ -136,30 +139,30 @@ def package_violations(
     return found
 
 
-def layer_violations(
-    tree: ModuleTree, prefix: str, layers: Iterable[Collection[str]], free: Collection[str] = ()
-) -> list[str]:
-    """Imports inside a package that do not go strictly downwards, and modules without a layer.
+def room_violations(tree: ModuleTree, prefix: str, levels: Sequence[Collection[str]]) -> list[str]:
+    """Imports from one room of a package to another that is not below it.
 
-    `layers` holds names without the prefix, lowest first. `free` ones may import anything and be
-    imported by nobody else of the package.
+    `levels` holds names without the prefix, lowest first; rooms of one level do not know each
+    other. A module belongs to the innermost room that is named; those outside of all are not
+    looked at.
     """
-    level = {f"{prefix}.{name}": n for n, layer in enumerate(layers) for name in layer}
-    outside = {module.name for name in free for module in tree.within(f"{prefix}.{name}")}
+    level = {f"{prefix}.{name}": number for number, names in enumerate(levels) for name in names}
+
+    def room_of(name: str) -> str:
+        return max((room for room in level if is_within(name, room)), key=len, default="")
+
     found = []
     for module in tree.within(prefix):
-        if module.name == prefix or module.name in outside:
-            continue
-        if module.name not in level:
-            found.append(f"{module.name} has no layer")
-            continue
+        room = room_of(module.name)
         for imported in tree.ours(module):
-            target = imported.target
-            if target != prefix and not target.startswith(prefix + "."):
-                continue
-            if level.get(target, len(level)) >= level[module.name]:
-                found.append(f"{module.name}:{imported.line} imports {target}")
+            other = room_of(imported.target)
+            if room and other and room != other and level[other] >= level[room]:
+                found.append(f"{module.name}:{imported.line} imports {imported.target}")
     return found
+
+
+def is_within(name: str, room: str) -> bool:
+    return name == room or name.startswith(room + ".")
 
 
 def cycles(tree: ModuleTree) -> list[list[str]]:

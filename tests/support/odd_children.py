@@ -7,9 +7,9 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from manyhands.worker.child import ChildSpec
-from manyhands.worker.fork_safety import SIGNALS, leave_the_parent
-from manyhands.worker.link import Family, Figures, Ready, Sample, StageReport, Turn, encode
+from manyhands.worker.process.child import ChildSpec
+from manyhands.worker.process.fork_safety import SIGNALS, leave_the_parent
+from manyhands.worker.service.link import Family, Figures, Ready, Sample, StageReport, Turn, encode
 
 MANY_SAMPLES = 100_000
 

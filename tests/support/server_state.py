@@ -10,7 +10,7 @@ import httpx
 import redis
 
 from devservers import FaktoryServer
-from manyhands.worker.lane_plan import plan_lanes
+from manyhands.worker.source.lane_plan import plan_lanes
 
 # One row of the page /busy: the id, then "host:pid", then labels and maybe "quiet".
 WORKER_ROW = re.compile(

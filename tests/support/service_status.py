@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyhands.worker.link import StageReport, StageTurn
+from manyhands.worker.service.link import StageReport, StageTurn
 from manyhands.worker.supervision.status import (
     ChildState,
     ChildStatus,

@@ -14,10 +14,10 @@ from functools import partial
 from itertools import count
 
 from manyhands.shared.sizing import GATHER_S
-from manyhands.worker.window import LINES_PER_LANE, Window, spread
+from manyhands.worker.source.window import LINES_PER_LANE, Window, spread
 
 FETCH_BLOCKS_S = 2.0
-# The worker's own rhythm, as worker/faktory_source.py has it.
+# The worker's own rhythm, as worker/source/faktory.py has it.
 TICK_S = 0.5
 
 

@@ -1,6 +1,6 @@
 """Stages that share the slots of one process, in simulated time; the scheduler is the real one.
 
-Tick by tick, as worker/faktory_source.py calls it: jobs end, FETCHes are answered (with a job after
+Tick by tick, as worker/source/faktory.py calls it: jobs end, FETCHes are answered (with a job after
 a round trip, or empty after the server's two seconds), and the scheduler gives out the slots that
 are free. After every tick its promises are checked.
 """
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from manyhands.worker.scheduler import StageView, credits
-from manyhands.worker.window import Window
+from manyhands.worker.source.scheduler import StageView, credits
+from manyhands.worker.source.window import Window
 
 TICK_S = 0.01
 # How often the supervisor looks at the queues.

@@ -26,8 +26,8 @@ from typing import Any
 
 import obstore
 
+from manyhands.shared.crawl.store.sqlite.database import Database
 from manyhands.shared.logs import configure_logs
-from manyhands.shared.state.database import Database
 from manyhands.worker.sinks.protocol import Sink
 from tests.support.file_sinks import KINDS
 

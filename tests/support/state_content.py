@@ -7,12 +7,12 @@ from typing import Any
 
 import orjson
 
-from manyhands.shared.crawl.canonical import new_url
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.directory import open_control, open_shard
-from manyhands.shared.state.model import NewUrl, Settled, StoredRobots
-from manyhands.shared.state.sqlite_shard import SqliteShard
+from manyhands.shared.crawl.store.model import NewUrl, Settled, StoredRobots
+from manyhands.shared.crawl.store.new_urls import new_url
+from manyhands.shared.crawl.store.sqlite.directory import open_control, open_shard
+from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
 from manyhands.shared.urls import parse_url, shard_of_domain, shard_of_url
 
 NOW = 1_700_000_000.0

@@ -7,7 +7,7 @@ import resource
 import time
 
 from manyhands import JobContext, job
-from manyhands.worker.figures import open_descriptors
+from manyhands.worker.process.figures import open_descriptors
 from tests.support.handlers import note
 
 MIB = 1024 * 1024

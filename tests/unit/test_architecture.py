@@ -26,243 +26,40 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "examples": ("manyhands",),
     "tests": (*PRODUCT, "devservers", "loadtest", "cli", "manyhands"),
 }
-FAKTORY_LAYERS = (
-    ("backoff", "codec"),
-    ("handshake",),
-    ("connection",),
-    ("dialer",),
-    ("lanes",),
-    ("client",),
-)
-WORKER_LAYERS = (
-    ("net.byte_budget",),
-    (
-        *("outcomes", "window", "queues", "lane_plan", "drain", "page_ids", "bodies"),
-        *("resources", "net", "net.addresses", "net.buckets", "net.fetcher", "records"),
-        *("sinks", "sinks.files", "sinks.files.places", "sinks.files.segment_file"),
-        *("sinks.servers", "sinks.servers.server_url"),
-        *("warc", "warc.digests", "warc.streams", "warc.threads", "warc.wat"),
-        *("charset", "html_guard", "net.dns_cache", "net.idle", "net.tls"),
-        *("stages", "scheduler", "pressure", "link", "task_dump", "loop_lag", "exits"),
-        *("fork_safety", "settings", "crawl", "crawl.ready", "crawl.allowance", "held_jobs"),
-        "crawl.reachability",
+# The rooms of each package, lowest first: a room imports only from those that stand before it. What
+# is not named here is bound by the rule against circles alone.
+ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "shared": (
+        ("errors",),
+        ("urls", "jobs"),
+        ("crawl", "settings", "faktory"),
+        ("crawl.store", "http"),
     ),
-    (
-        *("delivery", "net.resolver", "net.encodings", "size_command", "config_command"),
-        *("net.dns", "net.reasons", "net.outcomes", "families"),
-        *("sinks.protocol", "sinks.files.manifest", "sinks.files.s3"),
-        *("warc.frames", "warc.s3_objects", "warc.writing"),
-        *("child_link", "crawl.politeness", "crawl.robots"),
+    "worker": (
+        ("records", "service"),
+        ("net",),
+        ("crawl.politeness",),
+        ("pages",),
+        ("sinks",),
+        ("jobs", "warc"),
+        ("source", "crawl"),
+        ("process",),
+        ("supervision",),
+        ("commands", "testing"),
+        ("__main__",),
     ),
-    (
-        *("context", "source", "net.http1", "net.following", "command_line", "in_flight"),
-        *("crawl.robots_source", "crawl.robots_tags"),
-        *("sinks.lane", "sinks.kinds", "sinks.rows", "sinks.files.segments"),
-        *("warc.http_source", "warc.payloads"),
-    ),
-    (
-        *("net.http1_connection", "html", "warc.reading", "warc.sources", "sinks.sinks"),
-        *("sinks.files.batches", "sinks.files.line_files", "sinks.files.publishing"),
-        *("sinks.files.parquet_tables", "sinks.servers.postgres_tables"),
-        *("sinks.servers.kafka_messages", "sinks.servers.elasticsearch_bulk"),
-    ),
-    (
-        *("net.http1_fetcher", "pages", "stage_services"),
-        *("sinks.files.file_sink", "sinks.files.stores"),
-        *("sinks.servers.postgres", "sinks.servers.kafka", "sinks.servers.elasticsearch"),
-        *("warc.chunks", "warc.tables", "warc.outputs"),
-    ),
-    ("sinks.files.jsonl", "sinks.files.warc", "sinks.files.parquet", "warc.exporting"),
-    (
-        *("crawl.figures", "crawl.tasks", "crawl.crawls", "crawl.endings"),
-        *(
-            "crawl.control",
-            "crawl.leases",
-            "crawl.loading",
-            "crawl.pages",
-            "crawl.progress",
-            "crawl.store_thread",
-        ),
-        "crawl.hosts",
-    ),
-    ("crawl.links", "crawl.settling", "crawl.outbox", "crawl.leader"),
-    ("crawl.desk", "crawl.working_set"),
-    ("crawl.visits", "crawl.orders"),
-    ("crawl.feed",),
-    ("crawl.leasing",),
-    ("crawl.owner",),
-    ("registry",),
-    ("execution", "results", "stage_lanes"),
-    ("settlement",),
-    ("consumer", "faktory_source", "heartbeat", "observers", "testing"),
-    ("figures",),
-    ("process",),
-    ("child",),
-    (
-        *("supervision", "supervision.status", "supervision.emf", "supervision.limits"),
-        *("supervision.liveness", "supervision.restarts", "supervision.plan", "supervision.proc"),
-        *("supervision.backlog", "supervision.left_behind"),
-    ),
-    ("supervision.server_view",),
-    ("supervision.stage_summary", "supervision.health", "supervision.child_handle"),
-    ("supervision.metrics", "supervision.place"),
-    ("supervision.http", "supervision.cloudwatch", "supervision.supervisor"),
-    ("supervision.service",),
-    ("__main__",),
-)
-SETTINGS_LAYERS = (
-    ("addresses",),
-    ("sections",),
-    ("names", "environment"),
-    ("layers", "options"),
-    ("indirect",),
-    ("loading",),
-)
-HTTP_LAYERS = (
-    ("limits", "problems", "hosts"),
-    ("transport", "answers"),
-    ("protocol",),
-    ("serving",),
-)
-STATE_LAYERS = (
-    ("model", "schema", "clock", "damage"),
-    ("protocol", "database"),
-    ("tally", "resplit", "sqlite_reader", "sqlite_robots", "sqlite_links"),
-    ("admission", "sqlite_control", "new_generation"),
-    ("sqlite_shard",),
-    ("directory",),
-    ("readers",),
-    ("old_shard",),
-    ("reshard",),
-)
-BROKER_LAYERS = (
-    ("schema", "jobs", "known", "checksums", "tally", "pages", "progress", "memory"),
-    ("damage", "batches", "retries", "clients", "holders"),
-    ("walking",),
-    ("reading",),
-    ("directory", "queues"),
-    ("store", "checking", "recovery"),
-    ("sets",),
-    ("manager", "answers"),
-    ("mutations",),
-    ("verbs",),
-    ("server", "http"),
-    ("process",),
-    ("__main__",),
-)
-API_LAYERS = (
-    ("problems", "keys", "metrics"),
-    ("budget", "intake", "bodies", "guard", "siblings"),
-    (
-        *("batcher", "replies", "crawls", "crawls.model", "crawls.seeds", "crawls.paging"),
-        *("crawls.rates", "crawls.limited_by", "crawls.files", "crawls.orders", "crawls.census"),
-        "crawls.store",
-    ),
-    ("crawls.dry_run", "crawls.views"),
-    ("crawls.desk",),
-    ("stream", "parts"),
-    ("single", "routes"),
-    ("crawls.routes",),
-    ("openapi",),
-    ("app",),
-    ("__main__",),
-)
-CLI_LAYERS = (
-    ("consoles", "cuts", "stall", "stop", "api_client", "figures", "seeds", "with_parent"),
-    ("services", "arguments", "kept", "summary"),
-    ("order", "watch"),
-    ("crawl", "demo", "up", "submit", "status"),
-    ("warc",),
-    ("__main__",),
-)
+    "broker": (("jobs",), ("store",), ("manager",), ("verbs",), ("server",), ("process",)),
+    "api": (("problems",), ("intake",), ("batcher",), ("parts",), ("routes",), ("app",)),
+    "cli": (("services",), ("watch",), ("crawl", "demo"), ("__main__",)),
+}
+# They are loaded by name, and may import what they like.
+LOADED_BY_NAME = "worker.handlers"
+MOST_MODULES_AT_THE_TOP = 8
 CLOCKS_AND_NETWORK = ("time", "socket", "asyncio", "threading", "selectors", "ssl")
-# A type annotation, and a name that the system has had since it started.
-PURE: dict[str, tuple[str, ...]] = {
-    "api.budget": (),
-    "api.crawls.dry_run": (),
-    "api.crawls.limited_by": (),
-    "api.crawls.model": (),
-    "api.crawls.paging": (),
-    "api.crawls.rates": (),
-    "api.crawls.seeds": (),
-    "api.crawls.views": (),
-    "api.guard": (),
-    "api.intake": (),
-    "api.keys": (),
-    "api.metrics": (),
-    "api.problems": (),
-    "broker.clients": (),
-    "broker.holders": ("broker.memory",),
-    "broker.known": (),
-    "broker.memory": (),
-    "broker.retries": (),
-    "cli.figures": (),
-    "cli.stall": (),
-    "worker.window": (),
-    "worker.queues": (),
-    "worker.drain": (),
-    "worker.lane_plan": (),
-    "worker.link": (),
-    "worker.pressure": (),
-    "worker.scheduler": (),
-    "worker.stages": (),
-    "worker.exits": (),
-    "worker.supervision.backlog": (),
-    "worker.supervision.emf": (),
-    "worker.supervision.health": (),
-    "worker.supervision.left_behind": (),
-    "worker.supervision.liveness": (),
-    "worker.supervision.plan": (),
-    "worker.supervision.restarts": (),
-    "worker.supervision.stage_summary": (),
-    "worker.supervision.status": (),
-    "worker.delivery": ("asyncio.Task",),
-    "worker.bodies": (),
-    "worker.crawl.allowance": (),
-    "worker.crawl.politeness": (),
-    "worker.crawl.reachability": (),
-    "worker.crawl.ready": (),
-    "worker.crawl.robots": (),
-    "worker.crawl.robots_tags": (),
-    "worker.html": (),
-    "worker.html_guard": (),
-    "worker.page_ids": (),
-    "worker.records": (),
-    "worker.sinks.files.places": (),
-    "worker.sinks.rows": (),
-    "worker.sinks.servers.elasticsearch_bulk": (),
-    "worker.sinks.servers.kafka_messages": (),
-    "worker.sinks.servers.postgres_tables": (),
-    "worker.sinks.servers.server_url": (),
-    "worker.warc.digests": (),
-    "worker.warc.wat": (),
-    "worker.warc.writing": (),
-    "worker.pages": (),
-    "worker.net.addresses": (),
-    "worker.net.byte_budget": (),
-    "worker.charset": (),
-    "worker.net.dns_cache": (),
-    "worker.net.encodings": (),
-    "worker.net.fetcher": (),
-    "worker.net.idle": (),
-    "shared.budget": (),
-    "shared.clock": (),
-    "shared.crawl.canonical": (),
-    "shared.crawl.cuts": (),
-    "shared.crawl.exclusions": (),
-    "shared.crawl.globs": (),
-    "shared.crawl.messages": (),
-    "shared.crawl.patience": (),
-    "shared.crawl.scope": (),
-    "shared.crawl.spec": (),
-    "shared.crawl.states": (),
-    "shared.crawl.traps": (),
-    "shared.http.hosts": (),
-    "shared.http.limits": (),
-    "shared.http.problems": (),
-    "shared.sizing": (),
-    "shared.urls": (),
-    "shared.faktory.codec": (),
+# What pure modules may use of them: a type annotation, and a name that the system has had since it
+# started.
+PURE_ENOUGH = {
+    "worker.jobs.delivery": ("asyncio.Task",),
     "shared.faktory.handshake": ("socket.gethostname",),
 }
 
@@ -311,45 +108,32 @@ def test_no_modules_import_each_other_in_a_circle(tree):
     assert imports.cycles(tree) == []
 
 
-def test_the_faktory_client_is_built_in_layers(tree):
-    assert imports.layer_violations(tree, "shared.faktory", FAKTORY_LAYERS) == []
-    assert imports.layer_violations(tree, "shared.settings", SETTINGS_LAYERS) == []
+@pytest.mark.parametrize("package", ROOMS)
+def test_rooms_import_only_those_below_them(tree, package):
+    assert imports.room_violations(tree, package, ROOMS[package]) == []
 
 
-def test_the_http_front_is_built_in_layers(tree):
-    assert imports.layer_violations(tree, "shared.http", HTTP_LAYERS) == []
+def test_every_module_of_the_worker_is_in_a_room(tree):
+    rooms = {f"worker.{room}" for level in ROOMS["worker"] for room in level}
+    outside = {
+        module.name
+        for module in tree.within("worker")
+        if not any(imports.is_within(module.name, room) for room in (*rooms, LOADED_BY_NAME))
+    }
+    assert outside == {"worker"}
 
 
-def test_the_state_is_built_in_layers(tree):
-    assert imports.layer_violations(tree, "shared.state", STATE_LAYERS) == []
+def test_few_modules_stand_at_the_top_of_the_worker():
+    assert len(list((ROOT / "worker").glob("*.py"))) <= MOST_MODULES_AT_THE_TOP
 
 
-def test_the_worker_is_built_in_layers(tree):
-    assert imports.layer_violations(tree, "worker", WORKER_LAYERS, free=("handlers",)) == []
-
-
-def test_the_broker_is_built_in_layers(tree):
-    assert imports.layer_violations(tree, "broker", BROKER_LAYERS) == []
-
-
-def test_the_api_is_built_in_layers(tree):
-    assert imports.layer_violations(tree, "api", API_LAYERS) == []
-
-
-def test_the_command_line_is_built_in_layers(tree):
-    assert imports.layer_violations(tree, "cli", CLI_LAYERS) == []
-
-
-def test_handlers_need_nothing_above_the_registry(tree):
-    registry_at = WORKER_LAYERS.index(("registry",))
-    usable = {f"worker.{name}" for layer in WORKER_LAYERS[: registry_at + 1] for name in layer}
+def test_handlers_need_nothing_that_runs_them(tree):
+    runs_them = {f"worker.{room}" for level in ROOMS["worker"][-4:] for room in level}
     assert [
         f"{module.name}:{found.line} imports {found.target}"
-        for module in tree.within("worker.handlers")
+        for module in tree.within(LOADED_BY_NAME)
         for found in tree.ours(module)
-        if found.target.startswith("worker")
-        and found.target not in {"worker", *usable}
-        and not found.target.startswith("worker.handlers")
+        if any(imports.is_within(found.target, room) for room in runs_them)
     ] == []
 
 
@@ -364,10 +148,19 @@ def test_imports_stand_at_the_top_of_the_file(tree):
     assert imports.imports_in_functions(tree) == []
 
 
-@pytest.mark.parametrize("name", PURE)
-def test_a_pure_module_has_neither_clock_nor_network(tree, name):
-    module = tree.modules[name]
-    assert imports.impure_uses(module, CLOCKS_AND_NETWORK, PURE[name]) == []
+def test_a_module_that_calls_itself_pure_has_neither_clock_nor_network(tree):
+    pure = [module for module in tree.modules.values() if module.package in FOLDERS]
+    pure = [module for module in pure if module.says_pure]
+    assert {"worker.source.window", "worker.source.scheduler", "shared.crawl.scope"} <= {
+        module.name for module in pure
+    }
+    assert [
+        found
+        for module in pure
+        for found in imports.impure_uses(
+            module, CLOCKS_AND_NETWORK, PURE_ENOUGH.get(module.name, ())
+        )
+    ] == []
 
 
 def test_the_product_is_imported_by_its_one_name(tree):
@@ -404,7 +197,7 @@ def test_the_tests_are_a_package_of_their_own():
 
 
 def test_the_check_sees_this_repository(tree):
-    assert {"shared.faktory.codec", "worker.window", "tests.unit.test_architecture"} <= set(
+    assert {"shared.faktory.codec", "worker.source.window", "tests.unit.test_architecture"} <= set(
         tree.modules
     )
     connection = tree.modules["shared.faktory.connection"]
@@ -463,26 +256,26 @@ def test_a_circle_is_found_even_through_type_checking():
     assert imports.cycles(made_up) == [["shared.a", "shared.b", "shared.c", "shared.a"]]
 
 
-def test_a_lower_layer_that_looks_up_is_found_and_so_is_a_module_without_layer():
+def test_a_room_that_looks_up_or_sideways_is_found():
     made_up = ModuleTree(
         {
             "worker/__init__.py": "",
-            "worker/low.py": "from worker.high import thing",
-            "worker/high.py": "from worker import low",
-            "worker/peer.py": "from worker.high import thing",
-            "worker/whole.py": "import worker",
-            "worker/handlers/__init__.py": "from worker.high import thing",
-            "worker/loader.py": "from worker import handlers",
-            "worker/stray.py": "",
+            "worker/low/__init__.py": "",
+            "worker/low/a.py": "from manyhands.worker.high.b import thing",
+            "worker/low/c.py": "from manyhands.worker.low import a",
+            "worker/high/__init__.py": "",
+            "worker/high/b.py": "from manyhands.worker.low.inner import d",
+            "worker/low/inner/__init__.py": "",
+            "worker/low/inner/d.py": "from manyhands.worker.peer import thing",
+            "worker/peer.py": "from manyhands.worker.high import b",
+            "worker/elsewhere.py": "from manyhands.worker.high import b",
         }
     )
-    layers = (("low",), ("high", "peer"), ("whole", "loader"))
-    assert imports.layer_violations(made_up, "worker", layers, free=("handlers",)) == [
-        "worker.low:1 imports worker.high",
-        "worker.peer:1 imports worker.high",
-        "worker.whole:1 imports worker",
-        "worker.loader:1 imports worker.handlers",
-        "worker.stray has no layer",
+    levels = (("low.inner",), ("low",), ("high", "peer"))
+    assert imports.room_violations(made_up, "worker", levels) == [
+        "worker.low.a:1 imports worker.high.b",
+        "worker.low.inner.d:1 imports worker.peer",
+        "worker.peer:1 imports worker.high.b",
     ]
 
 

@@ -11,11 +11,11 @@ MAY_LOOK = {
     "broker/process.py",
     "broker/sets.py",
     "broker/verbs.py",
-    "shared/state/clock.py",
+    "shared/crawl/store/clock.py",
     "worker/sinks/files/file_sink.py",
     "worker/sinks/files/line_files.py",
     "worker/supervision/cloudwatch.py",
-    "worker/supervision/place.py",
+    "worker/supervision/child_slot.py",
     "worker/supervision/supervisor.py",
 }
 

@@ -10,10 +10,10 @@ from pydantic import ValidationError
 from manyhands.shared.jobs import MAX_RESERVE_FOR_S, check_queue_name
 from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, FetchArguments, ParseArguments
 from manyhands.shared.urls import shard_queue, shard_queues
-from manyhands.worker.context import JobContext
 from manyhands.worker.handlers import add, export, fetch, parse, warc
-from manyhands.worker.queues import QueueOrder
-from manyhands.worker.registry import REGISTRY
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.registry import REGISTRY
+from manyhands.worker.source.queue_order import QueueOrder
 
 HANDLERS: dict[str, Callable[..., Any]] = {
     "add": add.add,

@@ -11,8 +11,8 @@ from manyhands.api.app import CONNECTIONS as API_CONNECTIONS
 from manyhands.shared.faktory import connection, lanes
 from manyhands.shared.settings import BatchSettings, FaktorySettings
 from manyhands.shared.sizing import GATHER_S, HEADROOM
-from manyhands.worker.lane_plan import FLEET_CONNECTIONS, SERVER_CONNECTIONS
-from manyhands.worker.size_command import run_size
+from manyhands.worker.commands.size import run_size
+from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS, SERVER_CONNECTIONS
 from tests.support.imports import ROOT
 from tests.unit.worker.test_sizing import arguments
 

@@ -11,16 +11,16 @@ from manyhands.shared.contained import Outside, path_below
 from manyhands.shared.crawl.exclusions import Exclusions
 from manyhands.shared.crawl.messages import crawl_queues
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import HELD_PAGES, Crawl, Layout, Member
+from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.errors import ConfigError, InvalidUrl, ManyhandsError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
-from manyhands.shared.state import clock
-from manyhands.shared.state.database import StateError
-from manyhands.shared.state.model import HELD_PAGES, Crawl, Layout, Member
-from manyhands.shared.state.protocol import ControlStore
 from manyhands.shared.urls import parse_url, shard_of_url
-from manyhands.worker.crawl.leases import RENEWALS
 from manyhands.worker.crawl.progress import Totals, is_near_its_end, limit_reached, why_failed
+from manyhands.worker.crawl.shards.leases import RENEWALS
 
 Result = TypeVar("Result")
 Ask = Callable[[Callable[[ControlStore], Result]], Awaitable[Result]]

@@ -15,36 +15,36 @@ from functools import partial
 from typing import Any
 
 from manyhands.shared.crawl.messages import crawl_queue
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.crawl.store.sqlite.control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.reshard import reshard
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
-from manyhands.shared.state import clock
-from manyhands.shared.state.model import LeaseLost
-from manyhands.shared.state.protocol import ShardStore
-from manyhands.shared.state.reshard import reshard
-from manyhands.shared.state.sqlite_control import SqliteControl
-from manyhands.worker.crawl.control import Control
-from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
-from manyhands.worker.crawl.desk import Desk
-from manyhands.worker.crawl.feed import Feed
-from manyhands.worker.crawl.figures import CrawlFigures
-from manyhands.worker.crawl.hosts import OwnedShard
+from manyhands.worker.crawl.fetching.dispatcher import Feed
+from manyhands.worker.crawl.fetching.page_fetch import ROBOTS_CACHE_BYTES, Visits
+from manyhands.worker.crawl.fetching.parse_batches import PagePusher
+from manyhands.worker.crawl.fetching.settling import Settling
+from manyhands.worker.crawl.frontier.admission import Desk
+from manyhands.worker.crawl.frontier.commands import Orders
+from manyhands.worker.crawl.frontier.hosts import OwnedShard
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.frontier.outbox import ARRIVED_LOOK_S, Outbox
+from manyhands.worker.crawl.frontier.working_set import LEAVE_LOOK_S, WorkingSet
 from manyhands.worker.crawl.leader import LEADER_TTL_S, Leader
-from manyhands.worker.crawl.leases import Rights
-from manyhands.worker.crawl.leasing import Leasing
-from manyhands.worker.crawl.orders import Orders
-from manyhands.worker.crawl.outbox import ARRIVED_LOOK_S, Outbox
-from manyhands.worker.crawl.pages import PagePusher
-from manyhands.worker.crawl.robots_source import RobotsCache
-from manyhands.worker.crawl.settling import Settling
-from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.metrics import CrawlFigures
+from manyhands.worker.crawl.politeness.robots_cache import RobotsCache
+from manyhands.worker.crawl.shards.control import Control
+from manyhands.worker.crawl.shards.leases import Rights
+from manyhands.worker.crawl.shards.leasing import Leasing
+from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.crawl.tasks import Tasks
-from manyhands.worker.crawl.visits import ROBOTS_CACHE_BYTES, Visits
-from manyhands.worker.crawl.working_set import LEAVE_LOOK_S, WorkingSet
-from manyhands.worker.link import Family
+from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.byte_budget import ByteBudget
 from manyhands.worker.net.fetcher import HopFetcher
+from manyhands.worker.service.link import Family
 from manyhands.worker.sinks.sinks import Sinks
-from manyhands.worker.stage_services import Push
 
 PROGRESS_S = 1.0
 LOAD_S = 0.25

@@ -4,7 +4,7 @@ reached. Pure."""
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from manyhands.shared.state.model import Crawl
+from manyhands.shared.crawl.store.model import Crawl
 
 # That may be fetched in a second.
 FEW_PAGES = 1_000

@@ -1,6 +1,6 @@
 """`add`: the smallest useful job, for first steps, demos and smoke tests."""
 
-from manyhands.worker.registry import job
+from manyhands.worker.jobs.registry import job
 
 
 @job("add")

@@ -17,20 +17,20 @@ from manyhands.shared.crawl.messages import (
     crawl_queue,
     parsed_job,
 )
+from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobs import utc_now
-from manyhands.shared.state.model import LeaseLost
-from manyhands.worker.context import JobContext
 from manyhands.worker.crawl.owner import Owner
-from manyhands.worker.crawl.robots import check_user_agent
-from manyhands.worker.in_flight import PAGES_IN_FLIGHT
+from manyhands.worker.crawl.politeness.robots import check_user_agent
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.outcomes import Defer
+from manyhands.worker.jobs.registry import job
+from manyhands.worker.jobs.resources import close_at_stop
+from manyhands.worker.jobs.stage_services import STAGE_SERVICES, StageNeeds
 from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
-from manyhands.worker.outcomes import Defer
-from manyhands.worker.registry import job
-from manyhands.worker.resources import close_at_stop
-from manyhands.worker.stage_services import STAGE_SERVICES, StageNeeds
-from manyhands.worker.stages import CRAWL_STAGE
+from manyhands.worker.net.in_flight import PAGES_IN_FLIGHT
+from manyhands.worker.service.stages import CRAWL_STAGE
 
 # A lease that changes hands takes about so long.
 AGAIN_S = 1.0

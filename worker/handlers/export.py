@@ -10,13 +10,13 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobtypes import EXPORT_QUEUE
 from manyhands.shared.settings import WarcSettings
 from manyhands.shared.warc_places import FileAt, InvalidPlace, ObjectAt, parse_destination
-from manyhands.worker.context import JobContext
+from manyhands.worker.handlers.outcomes import as_outcomes
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.registry import job
+from manyhands.worker.jobs.resources import close_at_stop
 from manyhands.worker.net.fetcher import PermanentFetchError
-from manyhands.worker.net.outcomes import as_outcomes
-from manyhands.worker.registry import job
-from manyhands.worker.resources import close_at_stop
-from manyhands.worker.settings import current
-from manyhands.worker.stages import CAPS
+from manyhands.worker.service.settings import current
+from manyhands.worker.service.stages import CAPS
 from manyhands.worker.warc.exporting import Exported, export_archive, file_name
 from manyhands.worker.warc.frames import NotAnArchive
 from manyhands.worker.warc.outputs import open_output

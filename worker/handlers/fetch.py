@@ -5,18 +5,18 @@ A repeat of the job makes the same parse job again: its jid follows from this jo
 
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import rfc3339
-from manyhands.worker.context import JobContext
-from manyhands.worker.in_flight import PAGES_IN_FLIGHT
+from manyhands.worker.handlers.outcomes import as_outcomes
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.registry import job
+from manyhands.worker.jobs.resources import close_at_stop
 from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import Fetcher
 from manyhands.worker.net.following import FollowingFetcher
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
-from manyhands.worker.net.outcomes import as_outcomes
-from manyhands.worker.pages import parse_job
+from manyhands.worker.net.in_flight import PAGES_IN_FLIGHT
+from manyhands.worker.pages.parse_jobs import parse_job
 from manyhands.worker.records import Capture
-from manyhands.worker.registry import job
-from manyhands.worker.resources import close_at_stop
-from manyhands.worker.settings import current
+from manyhands.worker.service.settings import current
 
 SETTINGS = current().fetch
 HOPS = Http1Fetcher(SETTINGS, AddressRule(current().allow.nets), budget=PAGES_IN_FLIGHT)

@@ -22,20 +22,20 @@ from manyhands.shared.crawl.messages import (
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobtypes import PARSE_QUEUE
 from manyhands.shared.urls import parse_url
-from manyhands.worker.bodies import BadBody, unpack
-from manyhands.worker.context import JobContext
-from manyhands.worker.crawl.robots_tags import RobotsDirectives, directives
-from manyhands.worker.html import (
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.outcomes import Dead
+from manyhands.worker.jobs.registry import job
+from manyhands.worker.pages.bodies import BadBody, unpack
+from manyhands.worker.pages.html import (
     MAX_CRAWLED_LINKS,
     MAX_DIRECTIVES_LENGTH,
     MAX_LINKS,
     Extract,
     extract,
 )
-from manyhands.worker.outcomes import Dead
-from manyhands.worker.page_ids import page_id, parsed_id
+from manyhands.worker.pages.page_ids import page_id, parsed_id
+from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 from manyhands.worker.records import FIRST_VISIT, PageRecord
-from manyhands.worker.registry import job
 
 # Of the links of a page and of a message together: short references on a page with a long URL make
 # long links.

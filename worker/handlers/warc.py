@@ -13,12 +13,12 @@ import re
 from manyhands.shared.crawl.messages import NO_ANSWER, FetchedPage, PagesMessage, in_jobs, pages_job
 from manyhands.shared.jobs import Job
 from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, WARC_QUEUE, WarcArguments
-from manyhands.worker.context import JobContext
-from manyhands.worker.net.outcomes import as_outcomes
-from manyhands.worker.registry import job
-from manyhands.worker.resources import close_at_stop
-from manyhands.worker.settings import current
-from manyhands.worker.stages import CAPS
+from manyhands.worker.handlers.outcomes import as_outcomes
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.registry import job
+from manyhands.worker.jobs.resources import close_at_stop
+from manyhands.worker.service.settings import current
+from manyhands.worker.service.stages import CAPS
 from manyhands.worker.warc.chunks import Chunk, ChunkReader
 from manyhands.worker.warc.frames import NotAnArchive
 from manyhands.worker.warc.reading import Position

@@ -1,4 +1,4 @@
-"""What fetches a page, whatever the HTTP client is: one request, its answer, and its errors.
+"""What fetches a page, whatever the HTTP client is: one request, its answer, and its errors. Pure.
 
 A `HopFetcher` makes one request and follows nothing; `worker.net.following` follows redirects with
 it for jobs that fetch a page by themselves.

@@ -13,8 +13,8 @@ from functools import partial
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.faktory.backoff import Backoff
 from manyhands.shared.logs import get_logger
-from manyhands.worker.families import DURATION_BOUNDS_S
 from manyhands.worker.records import Record
+from manyhands.worker.service.families import DURATION_BOUNDS_S
 from manyhands.worker.sinks.protocol import RecordsRefused, Sink, SinkDown
 
 # Of one batch, at the most: what a sink writes in well under a second.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import SinksSettings
-from manyhands.worker.families import DURATION_BOUNDS_S, family, filled, single
-from manyhands.worker.link import Family, Sample
 from manyhands.worker.records import PageRecord, Record
+from manyhands.worker.service.families import DURATION_BOUNDS_S, family, filled, single
+from manyhands.worker.service.link import Family, Sample
 from manyhands.worker.sinks.lane import Entry, SinkLane
 from manyhands.worker.sinks.protocol import Sink, SinkDown
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from manyhands.worker.link import Backlog, Pushed, StageReport, Turn
+from manyhands.worker.service.link import Backlog, Pushed, StageReport, Turn
 
 
 def watched_queues(stages: Iterable[StageReport]) -> set[str]:

@@ -17,11 +17,11 @@ from multiprocessing.process import BaseProcess
 import msgspec
 
 from manyhands.shared.logs import get_logger
-from manyhands.worker import exits
-from manyhands.worker.child import ChildSpec, run_child
-from manyhands.worker.fork_safety import AT_ONCE, signals_held_back
-from manyhands.worker.held_jobs import HeldJob
-from manyhands.worker.link import (
+from manyhands.worker.process.child import ChildSpec, run_child
+from manyhands.worker.process.fork_safety import AT_ONCE, signals_held_back
+from manyhands.worker.service import exits
+from manyhands.worker.service.held_jobs import HeldJob
+from manyhands.worker.service.link import (
     Backlog,
     Figures,
     Ready,

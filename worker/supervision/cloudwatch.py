@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TextIO
 
 from manyhands.shared.logs import get_logger
-from manyhands.worker.link import FIGURES_S
+from manyhands.worker.service.link import FIGURES_S
 from manyhands.worker.supervision.emf import StageLine, emf_line
 from manyhands.worker.supervision.metrics import ServiceMetrics
 from manyhands.worker.supervision.stage_summary import summarize_stages

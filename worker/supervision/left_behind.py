@@ -5,8 +5,8 @@ how often it has seen that; one that has seen it too often has failed. Pure."""
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from manyhands.worker.delivery import Delivery, copy_after_death, parse_delivery
-from manyhands.worker.held_jobs import HeldJob
+from manyhands.worker.jobs.delivery import Delivery, copy_after_death, parse_delivery
+from manyhands.worker.service.held_jobs import HeldJob
 
 MOST_DEATHS = 3
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from manyhands.worker.stages import ProcessGroup
+from manyhands.worker.service.stages import ProcessGroup
 
 # Python, the log, the loop, the link, files that handlers and sinks have open.
 RESERVED_DESCRIPTORS = 64

@@ -1,8 +1,8 @@
 """Is a child well, busy or hung? Pure: `now` and the processor time are passed in.
 
-A child speaks from its event loop every second (worker/link.py). Silence means that the loop does
-not turn: a handler computes, or it blocks, or nothing will ever happen there again. Processor time
-tells the first from the others.
+A child speaks from its event loop every second (worker/service/link.py). Silence means that the
+loop does not turn: a handler computes, or it blocks, or nothing will ever happen there again.
+Processor time tells the first from the others.
 """
 
 from dataclasses import dataclass

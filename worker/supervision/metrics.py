@@ -18,15 +18,15 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from manyhands.worker.families import family, filled, single
-from manyhands.worker.figures import (
+from manyhands.worker.process.figures import (
     LOOP_LAG,
     MAX_FDS,
     ROUND_TRIP,
     STAGE_JOBS,
     system_families,
 )
-from manyhands.worker.link import Family, Figures, Sample
+from manyhands.worker.service.families import family, filled, single
+from manyhands.worker.service.link import Family, Figures, Sample
 from manyhands.worker.sinks.sinks import OLDEST
 from manyhands.worker.supervision.health import readiness
 from manyhands.worker.supervision.stage_summary import is_fresh, summarize_stages

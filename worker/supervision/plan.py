@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from manyhands.worker.stages import DEFAULT_GROUP, ProcessGroup, parse_groups
+from manyhands.worker.service.stages import DEFAULT_GROUP, ProcessGroup, parse_groups
 
 # The supervisor's own connection to the server.
 OWN_CONNECTIONS = 1

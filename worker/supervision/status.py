@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from manyhands.worker.link import Figures, StageReport, StageTurn
+from manyhands.worker.service.link import Figures, StageReport, StageTurn
 
 MOST_EVENTS = 200
 

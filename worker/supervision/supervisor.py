@@ -1,7 +1,7 @@
 """The parent of all worker processes: signals in, children started, watched, rolled and stopped.
 
-What becomes of one child is decided in worker/supervision/place.py; this is the service as a whole.
-It runs no job and imports no handler, so that nothing of the user's can bring it down.
+What becomes of one child is decided in child_slot.py; this is the service as a whole. It runs no
+job and imports no handler, so that nothing of the user's can bring it down.
 """
 
 import asyncio
@@ -10,22 +10,22 @@ import time
 from collections.abc import Coroutine
 from dataclasses import replace
 
+from manyhands.shared.crawl.store.damage import damaged_shards
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
-from manyhands.shared.state.damage import damaged_shards
-from manyhands.worker import exits
-from manyhands.worker.fork_safety import SIGNALS
-from manyhands.worker.pressure import Limits, Pressure, PressureEvent, State
+from manyhands.worker.process.fork_safety import SIGNALS
+from manyhands.worker.service import exits
 from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 from manyhands.worker.supervision.child_handle import ChildHandle
+from manyhands.worker.supervision.child_slot import Place, Service
 from manyhands.worker.supervision.limits import (
     cgroup_memory_bytes,
     descriptors_needed,
     memory_limit_of_child,
     raise_descriptor_limit,
 )
-from manyhands.worker.supervision.place import Place, Service
 from manyhands.worker.supervision.plan import connections_of_child, service_groups
+from manyhands.worker.supervision.pressure import Limits, Pressure, PressureEvent, State
 from manyhands.worker.supervision.server_view import ServerView
 from manyhands.worker.supervision.status import FiguresKeeper, RollState, RollStatus, ServiceStatus
 

@@ -14,8 +14,8 @@ import zstandard
 from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import parse_url
-from manyhands.worker.bodies import LEVEL
-from manyhands.worker.html import is_html
+from manyhands.worker.pages.bodies import LEVEL
+from manyhands.worker.pages.html import is_html
 from manyhands.worker.warc.digests import Digest
 from manyhands.worker.warc.payloads import page_of
 from manyhands.worker.warc.reading import ArchivedRecord, Damage, Position, read_archive

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pytest
 
-from manyhands.shared.state.directory import open_control, open_reader, open_shard
-from manyhands.shared.state.protocol import ControlStore, ShardReader, ShardStore
+from manyhands.shared.crawl.store.protocol import ControlStore, ShardReader, ShardStore
+from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader, open_shard
 from tests.contract.state.helpers import NOW
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from manyhands.shared.crawl.canonical import new_url
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.model import Admitted, ClaimedUrl, NewUrl, Settled, StoredDomain
-from manyhands.shared.state.protocol import ShardReader, ShardStore
+from manyhands.shared.crawl.store.model import Admitted, ClaimedUrl, NewUrl, Settled, StoredDomain
+from manyhands.shared.crawl.store.new_urls import new_url
+from manyhands.shared.crawl.store.protocol import ShardReader, ShardStore
 from manyhands.shared.urls import parse_url
 
 NOW = 1_700_000_000.0

@@ -6,8 +6,8 @@ import pytest
 
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.model import DomainRule, KeyConflict, NoSuchCrawl
-from manyhands.shared.state.protocol import ControlStore
+from manyhands.shared.crawl.store.model import DomainRule, KeyConflict, NoSuchCrawl
+from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
 from tests.contract.state.helpers import NOW
 

@@ -3,8 +3,8 @@
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.model import Admitted, Settled
-from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.crawl.store.model import Admitted, Settled
+from manyhands.shared.crawl.store.protocol import ShardStore
 from tests.contract.state.helpers import (
     CRAWL,
     NOW,

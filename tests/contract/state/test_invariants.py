@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.model import ClaimedUrl, NewUrl, Settled
-from manyhands.shared.state.protocol import ShardReader, ShardStore
+from manyhands.shared.crawl.store.model import ClaimedUrl, NewUrl, Settled
+from manyhands.shared.crawl.store.protocol import ShardReader, ShardStore
 from tests.contract.state.conftest import STORES, Stores
 from tests.contract.state.helpers import NOW, state_counts, url, waiting
 

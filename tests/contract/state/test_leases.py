@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyhands.shared.state.model import Layout, Lease, Member
+from manyhands.shared.crawl.store.model import Layout, Lease, Member
 
 LONG_S = 60.0
 NO_S = 0.0

@@ -1,7 +1,7 @@
 """Batches of links from shard to shard, and the robots files."""
 
-from manyhands.shared.state.model import Outgoing, StoredRobots
-from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.crawl.store.model import Outgoing, StoredRobots
+from manyhands.shared.crawl.store.protocol import ShardStore
 from tests.contract.state.helpers import CRAWL, NOW, SITE
 
 

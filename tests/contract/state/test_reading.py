@@ -1,8 +1,8 @@
 """What anybody can read beside the owner."""
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.model import COUNTERS, Settled
-from manyhands.shared.state.tally import MOST_REASONS, OTHER_REASONS
+from manyhands.shared.crawl.store.model import COUNTERS, Settled
+from manyhands.shared.crawl.store.sqlite.tally import MOST_REASONS, OTHER_REASONS
 from tests.contract.state.helpers import (
     CRAWL,
     NOW,

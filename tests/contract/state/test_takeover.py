@@ -3,7 +3,7 @@
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.model import LeaseLost, Settled, StoredRobots
+from manyhands.shared.crawl.store.model import LeaseLost, Settled, StoredRobots
 from tests.contract.state.helpers import (
     CRAWL,
     NOW,

@@ -10,8 +10,8 @@ from obstore.store import S3Store
 from manyhands.shared.settings import Settings, WarcSettings
 from manyhands.shared.warc_places import ObjectAt
 from manyhands.worker.handlers import export as handler
+from manyhands.worker.jobs.outcomes import Dead, Done, Failed
 from manyhands.worker.net.fetcher import TemporaryFetchError
-from manyhands.worker.outcomes import Dead, Done, Failed
 from manyhands.worker.testing import run_job
 from manyhands.worker.warc import s3_objects
 from manyhands.worker.warc.s3_objects import ObjectOutput

@@ -3,7 +3,7 @@
 from typing import Any
 
 from manyhands.cli.figures import Look, make_look
-from manyhands.shared.state.model import COUNTERS, STATE_COUNTERS
+from manyhands.shared.crawl.store.model import COUNTERS, STATE_COUNTERS
 
 METRICS = """\
 # TYPE manyhands_worker_crawl_state gauge

@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.worker.crawl.allowance import FIRST, IDLE_S, MOST_AT_ONCE, TOO_MANY_S, Allowance
+from manyhands.worker.crawl.fetching.allowance import (
+    FIRST,
+    IDLE_S,
+    MOST_AT_ONCE,
+    TOO_MANY_S,
+    Allowance,
+)
 
 LONG_AFTER = 1000.0
 

@@ -11,12 +11,12 @@ from manyhands.shared.crawl.canonical import (
     RULES_VERSION,
     TRACKING_PARAMETERS,
     fingerprint,
-    new_url,
     origin_of,
     page_key,
 )
+from manyhands.shared.crawl.store.model import KEY_BYTES, NewUrl
+from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.errors import InvalidUrl
-from manyhands.shared.state.model import KEY_BYTES, NewUrl
 from manyhands.shared.urls import Url, parse_url
 
 

@@ -13,14 +13,14 @@ from manyhands.shared.crawl.messages import LinksBatch, LinksMessage, ParsedPage
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
-from manyhands.shared.state.directory import open_reader, open_shard
-from manyhands.shared.state.model import NewUrl, SeedBatch, Settled
-from manyhands.shared.state.protocol import ShardReader, ShardStore
+from manyhands.shared.crawl.store.model import NewUrl, SeedBatch, Settled
+from manyhands.shared.crawl.store.protocol import ShardReader, ShardStore
+from manyhands.shared.crawl.store.sqlite.directory import open_reader, open_shard
 from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
-from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
-from manyhands.worker.crawl.desk import LINKS_OF_BATCH, Desk
-from manyhands.worker.crawl.figures import CrawlFigures
-from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.frontier.admission import LINKS_OF_BATCH, Desk
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.metrics import CrawlFigures
+from manyhands.worker.crawl.shards.store_thread import StoreThread
 
 SHARDS = 4
 CRAWL = 1

@@ -3,8 +3,8 @@
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.model import ClaimedUrl, Settled
-from manyhands.worker.crawl.endings import (
+from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
+from manyhands.worker.crawl.fetching.verdicts import (
     MAX_REDIRECTS,
     MOST_ATTEMPTS,
     Redirect,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.shared.state.model import Lease, LeaseLost, Member
-from manyhands.worker.crawl.leases import Rights, shards_to_claim, shards_to_release, shares
+from manyhands.shared.crawl.store.model import Lease, LeaseLost, Member
+from manyhands.worker.crawl.shards.leases import Rights, shards_to_claim, shards_to_release, shares
 
 MEMBERS = st.dictionaries(st.text(min_size=1), st.integers(1, 1000), min_size=1, max_size=8).map(
     lambda slots: [Member(name, count) for name, count in slots.items()]

@@ -8,8 +8,8 @@ from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
-from manyhands.worker.crawl.crawls import LiveCrawl
-from manyhands.worker.crawl.links import Link, LinkSorter, RecentUrls, SortedLinks
+from manyhands.worker.crawl.frontier.links import Link, LinkSorter, RecentUrls, SortedLinks
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl
 
 SHARDS = 8
 

@@ -7,7 +7,7 @@ import pytest
 
 from manyhands.shared.crawl.messages import BYTES_OF_JOB, PAGES_OF_JOB, FetchedPage
 from manyhands.shared.jobs import Job
-from manyhands.worker.crawl.pages import MOST_BYTES, PagePusher
+from manyhands.worker.crawl.fetching.parse_batches import MOST_BYTES, PagePusher
 
 
 def page(number: int, size: int = 10) -> FetchedPage:

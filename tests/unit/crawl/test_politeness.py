@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.worker.crawl.politeness import OriginState, delay_of
+from manyhands.worker.crawl.politeness.delays import OriginState, delay_of
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

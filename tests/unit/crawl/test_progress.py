@@ -6,7 +6,7 @@ import pytest
 
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.model import Crawl
+from manyhands.shared.crawl.store.model import Crawl
 from manyhands.worker.crawl.progress import Totals, limit_reached, why_failed
 
 CRAWL = Crawl(

@@ -10,10 +10,15 @@ from hypothesis import strategies as st
 
 from manyhands.shared.crawl.patience import Trouble, has_limit, patience_s, trouble_of
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
-from manyhands.shared.state.model import ClaimedUrl
-from manyhands.worker.crawl import endings
-from manyhands.worker.crawl.politeness import OriginState
-from manyhands.worker.crawl.reachability import MOST_REFUSALS, NO_SUCH_HOST, is_of_host, next_try_at
+from manyhands.shared.crawl.store.model import ClaimedUrl
+from manyhands.worker.crawl.fetching import verdicts as endings
+from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.politeness.reachability import (
+    MOST_REFUSALS,
+    NO_SUCH_HOST,
+    is_of_host,
+    next_try_at,
+)
 from manyhands.worker.net import dns
 from manyhands.worker.net.reasons import of_os_error, time_out
 

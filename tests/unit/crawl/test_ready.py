@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from manyhands.worker.crawl.ready import Ready
+from manyhands.worker.crawl.frontier.schedule import Ready
 
 DOMAINS = 4
 ORIGINS = 10

@@ -6,11 +6,11 @@ import tracemalloc
 
 import pytest
 
-from manyhands.shared.state.model import LeaseLost, StoredRobots
-from manyhands.worker.crawl import robots_source
-from manyhands.worker.crawl.politeness import OriginState
-from manyhands.worker.crawl.robots import RULES, RobotsRules, rules_of
-from manyhands.worker.crawl.robots_source import PARSED_IN_A_THREAD_BYTES, RobotsCache
+from manyhands.shared.crawl.store.model import LeaseLost, StoredRobots
+from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.politeness.delays import robots_cache as robots_source
+from manyhands.worker.crawl.politeness.robots import RULES, RobotsRules, rules_of
+from manyhands.worker.crawl.politeness.robots_cache import PARSED_IN_A_THREAD_BYTES, RobotsCache
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manyhands.shared.crawl.store.model import StoredRobots
 from manyhands.shared.errors import ConfigError
-from manyhands.shared.state.model import StoredRobots
-from manyhands.worker.crawl.politeness import OriginState
-from manyhands.worker.crawl.robots import (
+from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.politeness.robots import (
     ALLOW_ALL,
     LONGEST_LINE,
     MAX_BYTES,
@@ -25,7 +25,7 @@ from manyhands.worker.crawl.robots import (
     lifetime_s,
     rules_of,
 )
-from manyhands.worker.crawl.robots_source import RobotsCache, fetch_robots
+from manyhands.worker.crawl.politeness.robots_cache import RobotsCache, fetch_robots
 from manyhands.worker.net.fetcher import (
     Answer,
     FetchError,

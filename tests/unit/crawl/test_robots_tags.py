@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.worker.crawl.robots_tags import RobotsDirectives, directives
+from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 
 NEITHER = RobotsDirectives(nofollow=False, noindex=False)
 NOFOLLOW = RobotsDirectives(nofollow=True, noindex=False)

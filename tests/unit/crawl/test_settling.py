@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.shared.crawl.canonical import new_url
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state.directory import open_reader, open_shard
-from manyhands.shared.state.model import ClaimedUrl, LeaseLost
-from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.crawl.store.model import ClaimedUrl, LeaseLost
+from manyhands.shared.crawl.store.new_urls import new_url
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.crawl.store.sqlite.directory import open_reader, open_shard
 from manyhands.shared.urls import parse_url
-from manyhands.worker.crawl import endings
-from manyhands.worker.crawl.hosts import OwnedShard
-from manyhands.worker.crawl.settling import Settling
-from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.fetching import verdicts as endings
+from manyhands.worker.crawl.fetching.settling import Settling
+from manyhands.worker.crawl.frontier.hosts import OwnedShard
+from manyhands.worker.crawl.shards.store_thread import StoreThread
 
 CRAWL = 1
 PATIENCE_S = 10.0

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from manyhands.shared.state.database import StateDamaged
-from manyhands.shared.state.model import LeaseLost
-from manyhands.shared.state.protocol import ShardStore
-from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.crawl.store.sqlite.database import StateDamaged
+from manyhands.worker.crawl.shards.store_thread import StoreThread
 
 
 class RecordingStore:

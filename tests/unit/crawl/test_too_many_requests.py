@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.worker.crawl.politeness import (
+from manyhands.worker.crawl.politeness.delays import (
     FIRST_BLOCK_S,
     LONGEST_BLOCK_S,
     QUIET_S,

@@ -14,25 +14,33 @@ from typing import NamedTuple, cast
 
 import pytest
 
-from manyhands.shared.crawl.canonical import new_url
 from manyhands.shared.crawl.exclusions import Exclusions
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
-from manyhands.shared.state.directory import open_shard
-from manyhands.shared.state.model import ClaimedUrl, NewUrl, Settled, StoredDomain, StoredRobots
-from manyhands.shared.state.protocol import ShardStore
+from manyhands.shared.crawl.store.model import (
+    ClaimedUrl,
+    NewUrl,
+    Settled,
+    StoredDomain,
+    StoredRobots,
+)
+from manyhands.shared.crawl.store.new_urls import new_url
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.crawl.store.sqlite.directory import open_shard
 from manyhands.shared.urls import parse_url
-from manyhands.worker.crawl import endings, loading, store_thread, working_set
-from manyhands.worker.crawl.crawls import LiveCrawl, LiveCrawls
-from manyhands.worker.crawl.feed import Feed
-from manyhands.worker.crawl.hosts import Domain, Origin, OwnedShard
-from manyhands.worker.crawl.robots import ALLOW_ALL, RobotsRules, rules_of
-from manyhands.worker.crawl.settling import Settling
-from manyhands.worker.crawl.store_thread import StoreThread
+from manyhands.worker.crawl.fetching import verdicts as endings
+from manyhands.worker.crawl.fetching.dispatcher import Feed
+from manyhands.worker.crawl.fetching.page_fetch import Visits
+from manyhands.worker.crawl.fetching.settling import Settling
+from manyhands.worker.crawl.frontier import loading, working_set
+from manyhands.worker.crawl.frontier.hosts import Domain, Origin, OwnedShard
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.frontier.working_set import WorkingSet
+from manyhands.worker.crawl.politeness.robots import ALLOW_ALL, RobotsRules, rules_of
+from manyhands.worker.crawl.shards import store_thread
+from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.crawl.tasks import Tasks
-from manyhands.worker.crawl.visits import Visits
-from manyhands.worker.crawl.working_set import WorkingSet
 from manyhands.worker.net.byte_budget import ByteBudget
 
 CRAWL = 1

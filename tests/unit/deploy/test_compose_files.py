@@ -14,9 +14,9 @@ import pytest
 
 from manyhands.api.__main__ import SECTIONS as API_SECTIONS
 from manyhands.shared.faktory.handshake import parse_url
-from manyhands.worker.lane_plan import FLEET_CONNECTIONS
-from manyhands.worker.queues import QueueOrder
-from manyhands.worker.settings import SECTIONS as WORKER_SECTIONS
+from manyhands.worker.service.settings import SECTIONS as WORKER_SECTIONS
+from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS
+from manyhands.worker.source.queue_order import QueueOrder
 from tests.support.compose import (
     ALL_IN_ONE,
     MONITORING,

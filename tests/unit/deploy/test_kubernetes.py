@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from manyhands.shared.settings import WorkerSettings
-from manyhands.worker.lane_plan import FLEET_CONNECTIONS
+from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS
 from tests.support.compose import ROOT, SERVER, WORKER, services
 from tests.support.manifests import (
     BASE,

@@ -11,9 +11,9 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from manyhands.api.metrics import ApiMetrics, server_figures
-from manyhands.worker.families import filled
-from manyhands.worker.figures import FAMILIES
-from manyhands.worker.link import FIGURES_S, Figures, Sample
+from manyhands.worker.process.figures import FAMILIES
+from manyhands.worker.service.families import filled
+from manyhands.worker.service.link import FIGURES_S, Figures, Sample
 from manyhands.worker.supervision.metrics import ServiceMetrics
 from tests.support.compose import ALL_IN_ONE, MONITORING, SERVER, read
 from tests.support.service_status import child, service, stage

@@ -6,7 +6,7 @@ from signal import Signals
 import yaml
 
 from manyhands.shared.logs import FIRST_FIELDS
-from manyhands.worker.fork_safety import SIGNALS
+from manyhands.worker.process.fork_safety import SIGNALS
 from manyhands.worker.supervision.emf import NAMESPACE, StageLine, emf_line
 from manyhands.worker.supervision.status import ChildState
 from tests.support.compose import MONITORING, ROOT

@@ -144,11 +144,11 @@ def test_a_run_is_told_in_one_line():
 
 def test_a_profile_shows_the_largest_shares_of_each_process():
     shares = {f"crawl: worker/x.py f{number}": number / 1000 for number in range(1, 31)}
-    shares |= {"broker: broker/y.py g": 0.5, "parse: worker/html.py extract": 0.25}
+    shares |= {"broker: broker/y.py g": 0.5, "parse: worker/pages/html.py extract": 0.25}
     run = CrawlRun(PYTHON_PROFILE.key, OURS, 1, None, shares)
     text = crawl_markdown(report_of([run]))
     assert "| `broker/y.py g` | 50.0 % |" in text
-    assert "| `worker/html.py extract` | 25.0 % |" in text
+    assert "| `worker/pages/html.py extract` | 25.0 % |" in text
     assert "f30`" in text and "f16`" in text and "f15`" not in text
     assert crawl_outcome(run) == "crawl: 3 % in worker/x.py f30"
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from loadtest.service_view import ChildFigures, read_figures, ready_pids, worst_lag_s
-from manyhands.worker.families import filled
-from manyhands.worker.figures import JOBS, LOOP_LAG
-from manyhands.worker.link import Figures, Sample
+from manyhands.worker.process.figures import JOBS, LOOP_LAG
+from manyhands.worker.service.families import filled
+from manyhands.worker.service.link import Figures, Sample
 from manyhands.worker.supervision.http import status_document
 from manyhands.worker.supervision.metrics import ServiceMetrics
 from manyhands.worker.supervision.status import ChildState

@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 from manyhands.shared.settings.environment import hand_down, handed_down
-from manyhands.worker import settings as of_worker
 from manyhands.worker.handlers import fetch
+from manyhands.worker.service import settings as of_worker
 from tests.support.imports import ROOT
 from tests.support.settings_place import SettingsPlace
 
@@ -42,7 +42,7 @@ def test_the_fetch_handler_has_the_settings_of_its_process():
 
 
 def test_a_process_that_is_given_its_settings_loads_no_readers():
-    code = "import sys, manyhands.worker.child; "
+    code = "import sys, manyhands.worker.process.child; "
     code += "print({'yaml', 'dotenv', 'argparse'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=25

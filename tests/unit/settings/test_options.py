@@ -8,14 +8,15 @@ import pytest
 
 import manyhands.api.__main__
 import manyhands.broker.__main__
-import manyhands.worker.command_line
-import manyhands.worker.settings
 from manyhands.shared.settings.names import option_of, settings_of
 from manyhands.shared.settings.options import default_text, given_options
 from tests.support.settings_place import parse
 
 SERVICES: dict[str, tuple[Callable[[], argparse.ArgumentParser], tuple[str, ...]]] = {
-    "worker": (manyhands.worker.command_line.make_parser, manyhands.worker.settings.SECTIONS),
+    "worker": (
+        manyhands.worker.commands.parser.make_parser,
+        manyhands.worker.service.settings.SECTIONS,
+    ),
     "api": (manyhands.api.__main__.make_parser, manyhands.api.__main__.SECTIONS),
     "broker": (manyhands.broker.__main__.make_parser, manyhands.broker.__main__.SECTIONS),
 }

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from manyhands.shared.state import clock
+from manyhands.shared.crawl.store import clock
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.shared.state import database as database_module
-from manyhands.shared.state.clock import Moment
-from manyhands.shared.state.damage import damaged_shards, is_damaged
-from manyhands.shared.state.database import (
+from manyhands.shared.crawl.store.clock import Moment
+from manyhands.shared.crawl.store.damage import damaged_shards, is_damaged
+from manyhands.shared.crawl.store.model import LeaseLost, Member
+from manyhands.shared.crawl.store.readers import ShardReaders
+from manyhands.shared.crawl.store.sqlite import database as database_module
+from manyhands.shared.crawl.store.sqlite.control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.database import (
     PAGE_BYTES,
     StateBusy,
     StateDamaged,
@@ -18,11 +21,13 @@ from manyhands.shared.state.database import (
     open_file,
     open_for_reading,
 )
-from manyhands.shared.state.directory import open_control, open_reader, open_shard, shard_file
-from manyhands.shared.state.model import LeaseLost, Member
-from manyhands.shared.state.readers import ShardReaders
-from manyhands.shared.state.schema import CONTROL, SHARD, Schema
-from manyhands.shared.state.sqlite_control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.directory import (
+    open_control,
+    open_reader,
+    open_shard,
+    shard_file,
+)
+from manyhands.shared.crawl.store.sqlite.schema import CONTROL, SHARD, Schema
 
 NOW = 1_700_000_000.0
 LONG_S = 60.0

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.state import old_shard
-from manyhands.shared.state.database import StateBusy
-from manyhands.shared.state.directory import (
+from manyhands.shared.crawl.store.model import Admitted, LeaseLost
+from manyhands.shared.crawl.store.sqlite import old_shard
+from manyhands.shared.crawl.store.sqlite.database import StateBusy
+from manyhands.shared.crawl.store.sqlite.directory import (
     generations,
     open_control,
     open_reader,
     open_shard,
     shard_file,
 )
-from manyhands.shared.state.model import Admitted, LeaseLost
-from manyhands.shared.state.reshard import LOCK, reshard
+from manyhands.shared.crawl.store.sqlite.reshard import LOCK, reshard
 from manyhands.shared.urls import shard_of_domain
 from tests.support.state_content import DOMAINS, NOW, content, fill, urls_of
 

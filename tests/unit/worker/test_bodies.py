@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.shared.settings import MAX_PARSED_BYTES
-from manyhands.worker.bodies import BadBody, pack, unpack
+from manyhands.worker.pages.bodies import BadBody, pack, unpack
 
 
 @given(st.binary(max_size=1000))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.worker.charset import decode
+from manyhands.worker.pages.charset import decode
 
 RUSSIAN = "Это обычная русская страница, и текста на ней достаточно, чтобы понять язык. " * 5
 KOREAN = "한국어 문서의 문자 집합을 알아내는 시험입니다. 글자가 더 있으면 알아내기 쉽습니다. " * 5

@@ -7,9 +7,9 @@ import yaml
 
 from manyhands.shared.masking import MASK
 from manyhands.shared.settings.loading import load
-from manyhands.worker.command_line import make_parser
-from manyhands.worker.config_command import config_text
-from manyhands.worker.settings import SECTIONS
+from manyhands.worker.commands.config import config_text
+from manyhands.worker.commands.parser import make_parser
+from manyhands.worker.service.settings import SECTIONS
 from tests.support.settings_place import SettingsPlace
 
 SECRET = "hunter2"

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 import orjson
 import pytest
 
-from manyhands.worker import consumer as consumer_module
-from manyhands.worker.consumer import LEAST_TIME_S, Consumer
-from manyhands.worker.execution import Execution
-from manyhands.worker.held_jobs import HeldJobs
-from manyhands.worker.outcomes import Done, Failed, PutBack, Retry
-from manyhands.worker.registry import Registry
+from manyhands.worker.jobs import consumer as consumer_module
+from manyhands.worker.jobs.consumer import LEAST_TIME_S, Consumer
+from manyhands.worker.jobs.execution import Execution
+from manyhands.worker.jobs.outcomes import Done, Failed, PutBack, Retry
+from manyhands.worker.jobs.registry import Registry
+from manyhands.worker.service.held_jobs import HeldJobs
 from manyhands.worker.testing import MemorySource, make_delivery
 from tests.support.scripted_server import eventually
 

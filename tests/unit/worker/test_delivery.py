@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from manyhands.shared.errors import InvalidJob, ProtocolError
 from manyhands.shared.jobs import Job, encode_job
-from manyhands.worker.delivery import (
+from manyhands.worker.jobs.delivery import (
     MAX_MARGIN_S,
     Delivery,
     deferred_copy,
@@ -19,7 +19,7 @@ from manyhands.worker.delivery import (
     put_back_copy,
     retry_copy,
 )
-from manyhands.worker.outcomes import PUT_BACK, Defer, Retry
+from manyhands.worker.jobs.outcomes import PUT_BACK, Defer, Retry
 
 WIRE: dict[str, Any] = {
     "jid": "job-00000001",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyhands.worker.drain import (
+from manyhands.worker.source.drain import (
     LINGER_S,
     LINGER_SILENCE_S,
     SURE_AFTER_S,

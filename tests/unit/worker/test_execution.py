@@ -15,12 +15,12 @@ import structlog
 
 from manyhands.shared.errors import ServerError
 from manyhands.shared.jobs import Job, utc_now
-from manyhands.worker.context import JobContext
-from manyhands.worker.delivery import Delivery
-from manyhands.worker.execution import Execution
-from manyhands.worker.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.delivery import Delivery
+from manyhands.worker.jobs.execution import Execution
+from manyhands.worker.jobs.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.jobs.registry import Registry
 from manyhands.worker.records import Record
-from manyhands.worker.registry import Registry
 from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
 from manyhands.worker.testing import MemorySinks, MemorySource, make_delivery
 from tests.support.scripted_server import eventually

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from manyhands.worker.exits import describe_exit
+from manyhands.worker.service.exits import describe_exit
 
 
 @pytest.mark.parametrize(

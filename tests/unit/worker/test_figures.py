@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from manyhands.worker.figures import (
+from manyhands.worker.jobs.observers import JobFigures
+from manyhands.worker.jobs.outcomes import DONE, Failed
+from manyhands.worker.process.figures import (
     FAMILIES,
     ProcessFigures,
     open_descriptors,
 )
-from manyhands.worker.link import Family, Figures, decode_from_child, encode
-from manyhands.worker.loop_lag import LoopLag
-from manyhands.worker.observers import JobFigures
-from manyhands.worker.outcomes import DONE, Failed
-from manyhands.worker.stages import Stage
+from manyhands.worker.process.loop_lag import LoopLag
+from manyhands.worker.service.link import Family, Figures, decode_from_child, encode
+from manyhands.worker.service.stages import Stage
+from manyhands.worker.source.window import Window
 from manyhands.worker.testing import make_delivery
-from manyhands.worker.window import Window
 
 NAMES = [made.name for made in FAMILIES]
 

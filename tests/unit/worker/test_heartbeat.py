@@ -11,8 +11,13 @@ from manyhands.shared.errors import ConnectFailed, ConnectionLost
 from manyhands.shared.faktory import backoff
 from manyhands.shared.faktory.codec import ErrorReply
 from manyhands.shared.faktory.dialer import Dialer
-from manyhands.worker import heartbeat as heartbeat_module
-from manyhands.worker.heartbeat import BlockingConnection, Heartbeat, HeartbeatEvents, resident_kb
+from manyhands.worker.jobs.source import heartbeat as heartbeat_module
+from manyhands.worker.source.heartbeat import (
+    BlockingConnection,
+    Heartbeat,
+    HeartbeatEvents,
+    resident_kb,
+)
 from tests.support.scripted_server import (
     GREETING,
     HI,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.worker import held_jobs
-from manyhands.worker.held_jobs import HeldJob, HeldJobs
+from manyhands.worker.service import held_jobs
+from manyhands.worker.service.held_jobs import HeldJob, HeldJobs
 
 
 @pytest.fixture

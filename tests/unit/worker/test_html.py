@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.shared.urls import MAX_URL_LENGTH, parse_url
-from manyhands.worker.charset import decode
-from manyhands.worker.html import (
+from manyhands.worker.pages.charset import decode
+from manyhands.worker.pages.html import (
     LANGUAGE_MIN_CHARACTERS,
     MAX_ANCHORS,
     MAX_CRAWLED_LINKS,

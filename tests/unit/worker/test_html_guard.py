@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from resiliparse.parse.html import DOMNode, HTMLTree
 
-from manyhands.worker.html_guard import (
+from manyhands.worker.pages.html_guard import (
     GUARDED_FROM,
     MAX_DEPTH,
     MAX_SEPARATORS,

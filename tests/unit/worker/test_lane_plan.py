@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.shared.settings import FaktorySettings
-from manyhands.worker.lane_plan import FLEET_CONNECTIONS, LanePlan, plan_lanes
+from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS, LanePlan, plan_lanes
 
 slots = st.integers(1, 20_000)
 

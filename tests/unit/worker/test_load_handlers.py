@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.process import load_handlers
+from manyhands.worker.process.process import load_handlers
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ import time
 
 import pytest
 
-from manyhands.worker.loop_lag import LOOK_EVERY_S, Lag, LoopLag, lags_of, percentile, summarize
+from manyhands.worker.process.loop_lag import (
+    LOOK_EVERY_S,
+    Lag,
+    LoopLag,
+    lags_of,
+    percentile,
+    summarize,
+)
 
 
 def test_without_a_look_there_is_no_lag():

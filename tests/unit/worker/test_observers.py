@@ -12,10 +12,9 @@ import structlog
 
 from manyhands.shared.errors import ProtocolError
 from manyhands.shared.logs import configure_logs
-from manyhands.worker.delivery import Delivery, parse_delivery
-from manyhands.worker.execution import Execution
-from manyhands.worker.families import DURATION_BOUNDS_S
-from manyhands.worker.observers import (
+from manyhands.worker.jobs.delivery import Delivery, parse_delivery
+from manyhands.worker.jobs.execution import Execution
+from manyhands.worker.jobs.observers import (
     FAILURE_TOLD_EVERY_S,
     LONGEST_JOBTYPE,
     MOST_JOBTYPES,
@@ -24,8 +23,9 @@ from manyhands.worker.observers import (
     JobFigures,
     JobLog,
 )
-from manyhands.worker.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
-from manyhands.worker.registry import Registry
+from manyhands.worker.jobs.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
+from manyhands.worker.jobs.registry import Registry
+from manyhands.worker.service.families import DURATION_BOUNDS_S
 from manyhands.worker.testing import MemorySource, make_delivery
 from tests.support.log_settings import restored_logs
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from manyhands.shared.jobs import Job, encode_job
-from manyhands.worker.bodies import unpack
-from manyhands.worker.context import JobContext
 from manyhands.worker.handlers.parse import parse
-from manyhands.worker.pages import parse_job
-from manyhands.worker.registry import make_handler
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.registry import make_handler
+from manyhands.worker.pages.bodies import unpack
+from manyhands.worker.pages.parse_jobs import parse_job
 from manyhands.worker.testing import MemorySinks, make_delivery
 
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.pressure import Limits, Pressure, PressureEvent, State, pace_for
+from manyhands.worker.supervision.pressure import Limits, Pressure, PressureEvent, State, pace_for
 from tests.support.simulated_stages import (
     ENDLESS,
     LOOK_S,

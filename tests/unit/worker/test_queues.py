@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.queues import MAX_WEIGHT, QueueOrder
+from manyhands.worker.source.queue_order import MAX_WEIGHT, QueueOrder
 
 
 def order(text: str, shards: int = 3) -> QueueOrder:

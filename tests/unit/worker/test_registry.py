@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.context import JobContext
-from manyhands.worker.registry import BadArguments, Registry, make_handler
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.registry import BadArguments, Registry, make_handler
 from manyhands.worker.testing import make_delivery
 
 

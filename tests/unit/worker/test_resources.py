@@ -1,6 +1,6 @@
 """What handlers keep open is closed when the process stops, all of it."""
 
-from manyhands.worker.resources import Resources
+from manyhands.worker.jobs.resources import Resources
 
 
 async def test_all_are_closed_once_the_last_one_first():

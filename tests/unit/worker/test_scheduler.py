@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyhands.worker.scheduler import StageView, credits
+from manyhands.worker.source.scheduler import StageView, credits
 from tests.support.simulated_stages import (
     ENDLESS,
     LOOK_S,

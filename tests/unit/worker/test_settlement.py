@@ -10,9 +10,9 @@ import pytest
 
 from manyhands.shared.faktory.client import FaktoryVerbs
 from manyhands.shared.faktory.lanes import CommandLanes
-from manyhands.worker.outcomes import DONE, PUT_BACK, Defer, Drop, Failed, Retry
-from manyhands.worker.results import Results
-from manyhands.worker.settlement import Settlement
+from manyhands.worker.jobs.outcomes import DONE, PUT_BACK, Defer, Drop, Failed, Retry
+from manyhands.worker.source.results import Results
+from manyhands.worker.source.settlement import Settlement
 from manyhands.worker.testing import make_delivery
 from tests.support.fake_transport import FakeDialer
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from manyhands.shared.settings import FaktorySettings
 from manyhands.shared.sizing import GATHER_S, HEADROOM, classic_rate_of, rate_of, slots_for
-from manyhands.worker.size_command import add_size_command, run_size
+from manyhands.worker.commands.size import add_size_command, run_size
 
 rates = st.floats(1, 100_000)
 seconds = st.floats(0.0001, 60)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.stages import CAPS, ProcessGroup, Stage, parse_groups, resolve_stages
+from manyhands.worker.service.stages import CAPS, ProcessGroup, Stage, parse_groups, resolve_stages
 
 QUEUES = {"fetch": "fetch.*", "parse": "parse", "add": "default", "greet": "default"}
 EVERYTHING = ProcessGroup("worker", 1, 500)

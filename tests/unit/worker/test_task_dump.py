@@ -2,7 +2,7 @@
 
 import asyncio
 
-from manyhands.worker.task_dump import MOST_PLACES, describe_tasks
+from manyhands.worker.process.task_dump import MOST_PLACES, describe_tasks
 
 
 async def waits_inside(gate: asyncio.Event) -> None:

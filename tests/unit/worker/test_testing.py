@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime
 import pytest
 
 from manyhands.shared.jobs import Job
-from manyhands.worker.context import JobContext
-from manyhands.worker.registry import Registry
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.registry import Registry
 from manyhands.worker.testing import (
     Dead,
     Defer,

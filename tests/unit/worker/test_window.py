@@ -11,7 +11,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from manyhands.worker.window import (
+from manyhands.worker.source.window import (
     BURST,
     ERROR_PAUSE_S,
     GROUP,

@@ -18,9 +18,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Self
 
+from manyhands.shared.crawl.store.sqlite.database import Database, StateBusy, StateError, open_file
+from manyhands.shared.crawl.store.sqlite.schema import Schema
 from manyhands.shared.errors import ConfigError
-from manyhands.shared.state.database import Database, StateBusy, StateError, open_file
-from manyhands.shared.state.schema import Schema
 from manyhands.worker.sinks.files.segment_file import sync_directory
 
 # Others hold the lock for milliseconds; on a disk that is very slow, for seconds.

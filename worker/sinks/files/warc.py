@@ -19,8 +19,8 @@ from manyhands.worker.sinks.files.places import parse_place
 from manyhands.worker.sinks.files.publishing import Publishing, as_it_is
 from manyhands.worker.sinks.files.segments import Spool
 from manyhands.worker.sinks.files.stores import store_of
+from manyhands.worker.sinks.files.warc_records import Pack, capture_records, warcinfo_record
 from manyhands.worker.sinks.rows import rows_of
-from manyhands.worker.warc.writing import Pack, capture_records, warcinfo_record
 
 SEALED_AT = SealedAt(size=GIB, age_s=15 * 60)
 MANIFEST = "warc.manifest"

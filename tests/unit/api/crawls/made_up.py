@@ -6,7 +6,7 @@ from typing import Any
 from manyhands.api.crawls.views import Told
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.model import COUNTERS, Crawl
+from manyhands.shared.crawl.store.model import COUNTERS, Crawl
 
 CREATED_AT = 1_000_000.0
 STARTED_AT = CREATED_AT + 10

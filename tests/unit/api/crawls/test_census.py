@@ -9,8 +9,8 @@ import pytest
 from manyhands.api.crawls.census import Census
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.state.directory import open_control
-from manyhands.shared.state.sqlite_control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.directory import open_control
 
 SPEC = CrawlSpec(contact="me@example.org")
 MANY = 100

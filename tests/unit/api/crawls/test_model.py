@@ -9,7 +9,7 @@ from manyhands.api.crawls.model import MAX_SEEDS, CrawlRequest, DomainOrder, Url
 from manyhands.api.intake import checked
 from manyhands.api.problems import Problem
 from manyhands.shared.crawl.spec import CrawlSpec
-from manyhands.shared.state.model import STATE_COUNTERS
+from manyhands.shared.crawl.store.model import STATE_COUNTERS
 
 CONTACT = {"contact": "me@example.org"}
 SEEDS = {"seeds": ["https://example.org/"]}

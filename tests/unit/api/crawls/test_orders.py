@@ -11,8 +11,8 @@ from manyhands.api.crawls.orders import MOST_TRIES, CrawlAction, carry_out
 from manyhands.api.problems import Problem
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
-from manyhands.shared.state.directory import open_control
-from manyhands.shared.state.sqlite_control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.directory import open_control
 
 NOW = 5.0
 

@@ -8,8 +8,8 @@ import pytest
 
 from manyhands.api.crawls.store import open_store
 from manyhands.api.problems import Problem
-from manyhands.shared.state.directory import open_control, open_shard
-from manyhands.shared.state.model import Layout
+from manyhands.shared.crawl.store.model import Layout
+from manyhands.shared.crawl.store.sqlite.directory import open_control, open_shard
 from tests.support.crawl_state import crawled
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from manyhands.api.crawls import views
 from manyhands.shared.crawl.states import CrawlState, UrlState
-from manyhands.shared.state.model import (
+from manyhands.shared.crawl.store.model import (
     COUNTERS,
     DomainRule,
     ErrorGroup,

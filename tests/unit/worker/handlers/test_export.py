@@ -8,7 +8,7 @@ import pytest
 
 from manyhands.shared.settings import Settings, WarcSettings
 from manyhands.worker.handlers import export as handler
-from manyhands.worker.outcomes import Dead, Done
+from manyhands.worker.jobs.outcomes import Dead, Done
 from manyhands.worker.testing import run_job
 from manyhands.worker.warc.sources import Sources
 from tests.support.archives import Archive

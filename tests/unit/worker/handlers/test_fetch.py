@@ -7,19 +7,19 @@ import pytest
 
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import encode_job
-from manyhands.worker.bodies import pack, unpack
-from manyhands.worker.context import JobContext
 from manyhands.worker.handlers import fetch as handler
 from manyhands.worker.handlers.parse import parse
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.outcomes import Dead, Retry
+from manyhands.worker.jobs.registry import make_handler
 from manyhands.worker.net.fetcher import (
     ForbiddenAddress,
     Page,
     PermanentFetchError,
     TemporaryFetchError,
 )
-from manyhands.worker.outcomes import Dead, Retry
+from manyhands.worker.pages.bodies import pack, unpack
 from manyhands.worker.records import Capture
-from manyhands.worker.registry import make_handler
 from manyhands.worker.testing import make_delivery
 
 URL = "http://example.com/"

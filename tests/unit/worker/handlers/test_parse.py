@@ -8,13 +8,13 @@ from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.messages import FetchedPage, ParsedPage
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobs import encode_job
-from manyhands.worker.bodies import pack
-from manyhands.worker.context import JobContext
 from manyhands.worker.handlers.parse import MAX_LINKS_LENGTH, parse, parse_pages
-from manyhands.worker.html import MAX_CRAWLED_LINKS, MAX_LINKS
-from manyhands.worker.outcomes import Dead
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.outcomes import Dead
+from manyhands.worker.jobs.registry import make_handler
+from manyhands.worker.pages.bodies import pack
+from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_LINKS
 from manyhands.worker.records import PageRecord
-from manyhands.worker.registry import make_handler
 from manyhands.worker.testing import MemorySinks, make_delivery
 
 HTML = b"<title>Home</title><a href=a>a</a>"

@@ -11,11 +11,11 @@ from manyhands.shared.crawl.messages import NO_ANSWER, NO_CRAWL, FetchedPage
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobtypes import JOB_TYPES
 from manyhands.shared.settings import Settings, WarcSettings
-from manyhands.worker.context import JobContext
 from manyhands.worker.handlers import parse
 from manyhands.worker.handlers import warc as handler
+from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.outcomes import Dead, Done, Failed, Retry
 from manyhands.worker.net.fetcher import TemporaryFetchError
-from manyhands.worker.outcomes import Dead, Done, Failed, Retry
 from manyhands.worker.records import PageRecord
 from manyhands.worker.testing import TEST_JID, JobResult, make_delivery, run_job
 from manyhands.worker.warc.reading import Position

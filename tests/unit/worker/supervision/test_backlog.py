@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyhands.worker.link import Backlog, Pushed, StageReport, Turn
+from manyhands.worker.service.link import Backlog, Pushed, StageReport, Turn
 from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 
 FETCH = StageReport("fetch", ["fetch.0", "fetch.1"], 3, 500, "parse")

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from manyhands.worker.families import filled
-from manyhands.worker.figures import STAGE_JOBS
-from manyhands.worker.link import FIGURES_S, Figures, Sample
+from manyhands.worker.process.figures import STAGE_JOBS
+from manyhands.worker.service.families import filled
+from manyhands.worker.service.link import FIGURES_S, Figures, Sample
 from manyhands.worker.supervision.cloudwatch import stage_lines, write_stage_lines
 from manyhands.worker.supervision.emf import StageLine, emf_line
 from manyhands.worker.supervision.metrics import ServiceMetrics

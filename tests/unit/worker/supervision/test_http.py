@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.families import single
-from manyhands.worker.figures import IN_HAND
-from manyhands.worker.link import Figures
+from manyhands.worker.process.figures import IN_HAND
+from manyhands.worker.service.families import single
+from manyhands.worker.service.link import Figures
 from manyhands.worker.supervision.http import open_listener, serve_http
 from manyhands.worker.supervision.metrics import ServiceMetrics
 from manyhands.worker.supervision.status import ChildState, Event, ServiceStatus

@@ -2,7 +2,7 @@
 
 import orjson
 
-from manyhands.worker.held_jobs import HeldJob
+from manyhands.worker.service.held_jobs import HeldJob
 from manyhands.worker.supervision.left_behind import MOST_DEATHS, judge
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.worker.stages import ProcessGroup
+from manyhands.worker.service.stages import ProcessGroup
 from manyhands.worker.supervision.limits import (
     LEAST_CHILD_BYTES,
     MIB,

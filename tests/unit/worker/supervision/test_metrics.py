@@ -8,9 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from manyhands.worker import figures
-from manyhands.worker.families import family, filled, single
-from manyhands.worker.figures import (
+from manyhands.worker.process.figures import (
     IN_HAND,
     JOB_DURATION,
     JOBS,
@@ -18,7 +16,9 @@ from manyhands.worker.figures import (
     ROUND_TRIP,
     STAGE_JOBS,
 )
-from manyhands.worker.link import Family, Figures, Sample
+from manyhands.worker.process.process import figures
+from manyhands.worker.service.families import family, filled, single
+from manyhands.worker.service.link import Family, Figures, Sample
 from manyhands.worker.sinks import sinks
 from manyhands.worker.supervision import metrics
 from manyhands.worker.supervision.metrics import ServiceMetrics

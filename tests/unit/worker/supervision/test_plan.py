@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from manyhands.worker.stages import ProcessGroup
+from manyhands.worker.service.stages import ProcessGroup
 from manyhands.worker.supervision.plan import (
     LEAST_CONNECTIONS,
     connections_of_child,

@@ -7,7 +7,7 @@ import pytest
 
 import manyhands.worker.warc.chunks
 from manyhands.shared.crawl.messages import NO_CRAWL
-from manyhands.worker.bodies import unpack
+from manyhands.worker.pages.bodies import unpack
 from manyhands.worker.warc.chunks import Chunk, ChunkReader
 from manyhands.worker.warc.reading import Position
 from tests.support.archives import (

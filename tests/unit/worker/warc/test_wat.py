@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from manyhands.shared.urls import parse_url
-from manyhands.worker.html import extract
+from manyhands.worker.pages.html import extract
 from manyhands.worker.warc.wat import wat_page
 
 

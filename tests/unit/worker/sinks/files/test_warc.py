@@ -14,10 +14,15 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator as WarcioIterator
 
 from manyhands.worker.records import Capture
+from manyhands.worker.sinks.files import warc_records as writing
 from manyhands.worker.sinks.files.warc import WarcFormat, WarcSink
+from manyhands.worker.sinks.files.warc_records import (
+    capture_records,
+    record_id,
+    response_head,
+    warcinfo_record,
+)
 from manyhands.worker.sinks.protocol import RecordsRefused
-from manyhands.worker.warc import writing
-from manyhands.worker.warc.writing import capture_records, record_id, response_head, warcinfo_record
 from tests.support.file_sinks import (
     HEAD,
     capture,

@@ -1,0 +1,1 @@
+"""Where crawls are kept: the protocol of a store, and its kinds."""

@@ -1,0 +1,289 @@
+"""What a state store must do. SQLite is one (shared/state/sqlite_*.py); a Redis one can join.
+
+Everything is synchronous: an owner calls it from a thread of its own, many changes at a time.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.crawl.store.model import (
+    Admitted,
+    ClaimedUrl,
+    Crawl,
+    DomainRule,
+    ErrorGroup,
+    Layout,
+    Lease,
+    Member,
+    NewUrl,
+    Outgoing,
+    Purge,
+    SeedBatch,
+    Settled,
+    StoredDomain,
+    StoredOrigin,
+    StoredRobots,
+    UrlRow,
+)
+
+
+class ShardReader(Protocol):
+    """For anybody, at any time, beside the owner."""
+
+    def counters(self, crawl: int) -> dict[str, int]:
+        """All of `model.COUNTERS`."""
+
+    def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]: ...
+
+    def errors(self, crawl: int) -> list[ErrorGroup]: ...
+
+    def seed_names(self, crawl: int, limit: int) -> list[str]:
+        """Hosts and domains of this shard that are in scope because a seed is."""
+
+    def received_from(self, source: int) -> int:
+        """All batches of links from that shard up to this number have arrived."""
+
+    def waiting_domains(self, limit: int) -> list[StoredDomain]:
+        """Those with most URLs waiting first."""
+
+    def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
+        """Origins with URLs waiting that are left alone until later than that, the earliest first:
+        `ready_at` of the last is where to go on."""
+
+    def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
+        """Those of them with URLs of one crawl."""
+
+    def close(self) -> None: ...
+
+
+class ShardStore(ShardReader, Protocol):
+    """For the one owner of a shard. Opened with the lease's epoch, which fences it: opening makes
+    every older owner's transactions raise LeaseLost. Opening also queues again what the last owner
+    had claimed, and puts the next time of every domain that it held in memory to takeover + the
+    domain's delay.
+
+    All methods that change something are called inside `transaction()`."""
+
+    def transaction(self) -> AbstractContextManager[None]:
+        """All or nothing; raises LeaseLost at its start when the epoch is no longer ours."""
+
+    # Frontier
+
+    def admit(
+        self,
+        crawl: int,
+        urls: Sequence[NewUrl],
+        now: float,
+        *,
+        host_limit: int | None = None,
+        are_seeds: bool = False,
+    ) -> Admitted:
+        """Queue those that the crawl has not seen. Seeds also make their host and domain names in
+        scope. A key may be twice in `urls`."""
+
+    def take_domains(self, due_by: float, limit: int) -> list[StoredDomain]:
+        """Domains with URLs waiting whose time comes until then, the earliest first; each once,
+        until it is given up by `put_domain`. Origins: only those with URLs waiting, at most 100
+        of a domain, the earliest first."""
+
+    def take_domain(self, name: str) -> StoredDomain | None:
+        """That domain, whether it was taken before or not: after new URLs were admitted to it."""
+
+    def taken_domains(self) -> list[StoredDomain]:
+        """Those that were not given up, as far as they have URLs waiting."""
+
+    def keep_domain(self, domain_id: int, next_at: float, delay_s: float) -> None:
+        """Remember its time and its delay; it stays taken."""
+
+    def put_domain(self, domain_id: int, next_at: float, delay_s: float) -> None:
+        """Remember them, and give it up: `take_domains` may give it again."""
+
+    def keep_origin(self, origin_id: int, ready_at: float, notes: bytes) -> None: ...
+
+    def claim(self, origin_id: int, crawl: int, now: float, limit: int) -> list[ClaimedUrl]:
+        """Take URLs that may be fetched now: those that never were first, in order of arrival."""
+
+    def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
+        """The earliest `not_before` of its queued URLs of these crawls; None: there are none."""
+
+    def settle(self, settled: Sequence[Settled], now: float) -> None:
+        """Of rows that are CLAIMED by this epoch; others are left as they are. Final states add
+        to `pages` and `bytes` if they have a status that is no redirect, and PARSING does."""
+
+    def parsed(self, crawl: int, keys: Sequence[bytes], now: float) -> list[int]:
+        """PARSING or CLAIMED becomes DONE; the places of those that were in one of these."""
+
+    def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
+        """Queue again what has been PARSING since before then, with one more attempt; fail it
+        (reason 'lost in parsing') after `most_attempts`. How many rows were changed."""
+
+    def cancel(self, crawl: int, limit: int) -> int:
+        """QUEUED becomes CANCELLED, at most so many at a time; how many."""
+
+    def purge(self, crawl: int, domain: str, limit: int) -> int:
+        """The same for one domain, to SKIPPED with the reason 'purged'."""
+
+    def give_up(self, crawl: int, origin_id: int, reason: str, limit: int) -> int:
+        """The same for one origin, to FAILED with that reason."""
+
+    def count_error(self, crawl: int, reason: str, url: str, now: float) -> None:
+        """Add to the errors what changes no URL, such as `url`, which has to wait for it."""
+
+    def count(self, crawl: int, deltas: Mapping[str, int]) -> None:
+        """Add to counters other than those of the URL states."""
+
+    # Robots
+
+    def robots(self, origin: str) -> StoredRobots | None: ...
+
+    def keep_robots(self, origin: str, robots: StoredRobots) -> None: ...
+
+    def forget_robots(self, expired_before: float, most_bytes: int) -> None:
+        """Those that expired before then, and the oldest beyond so many bytes."""
+
+    # Links for other shards
+
+    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
+        """Keep a batch of links until its shard has it."""
+
+    def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
+        """Those with a number beyond what `after` says of their target (0: all)."""
+
+    def delivered(self, target: int, up_to: int) -> None:
+        """That shard has everything up to this number: forget it."""
+
+    def receive(self, source: int, sequence: int) -> bool:
+        """Note a batch from another shard; False when it was here before. Called in the
+        transaction that admits its links."""
+
+
+class ControlStore(Protocol):
+    """What all processes share: small, and changed rarely. Every method is one transaction.
+
+    Leases, members and the leader live on the store's own clock: `ttl_s` from the call on."""
+
+    def tag(self) -> str:
+        """Of this store and no other."""
+
+    # Layout
+
+    def layout(self, wanted: int) -> Layout:
+        """Made with so many shards if there is none yet; else only `wanted` is changed."""
+
+    def finish_reshard(self, generation: int, shards: int) -> None:
+        """From now on the shards of this generation count."""
+
+    # Members, leases, leader
+
+    def join(self, member: Member, ttl_s: float) -> None:
+        """Also how a member stays one."""
+
+    def leave(self, name: str) -> None:
+        """Gives up its leases, too."""
+
+    def members(self) -> list[Member]: ...
+
+    def leases(self) -> list[Lease]:
+        """Of all shards of the layout that were ever owned."""
+
+    def claim_lease(self, shard: int, owner: str, ttl_s: float) -> int | None:
+        """The new epoch; None when somebody has it."""
+
+    def renew_leases(self, owner: str, epochs: Mapping[int, int], ttl_s: float) -> set[int]:
+        """Those of these shards that are still its own, for so long again. One that ran out is
+        lost, also when nobody else has taken it."""
+
+    def release_lease(self, shard: int, epoch: int) -> None: ...
+
+    def lead(self, name: str, ttl_s: float) -> bool:
+        """Become or stay the leader; False when another one is."""
+
+    # Crawls
+
+    def version(self) -> int:
+        """Grows with every change of crawls, rules, seeds and purges: what to look at often."""
+
+    def create_crawl(
+        self, spec: CrawlSpec, now: float, idempotency_key: str | None, fingerprint: bytes
+    ) -> tuple[Crawl, bool]:
+        """The crawl, and whether it is new. A key that was used with the same fingerprint gives
+        that crawl; with another one KeyConflict."""
+
+    def crawl(self, crawl: int) -> Crawl:
+        """Raises NoSuchCrawl."""
+
+    def crawls(
+        self, after_id: int, limit: int, state: CrawlState | None = None, *, max_bytes: int
+    ) -> list[Crawl]:
+        """Newest first, ids below `after_id` (0: from the newest). What was asked of them has
+        `max_bytes` together at most, or there is only one."""
+
+    def crawl_states(self, above_id: int) -> list[tuple[int, CrawlState]]:
+        """Of all crawls with higher ids, in the order of these."""
+
+    def live_crawls(self) -> list[Crawl]:
+        """Those that have not ended."""
+
+    def change_state(
+        self,
+        crawl: int,
+        expected: Collection[CrawlState],
+        state: CrawlState,
+        now: float,
+        *,
+        reason: str = "",
+        ends_as: CrawlState | None = None,
+    ) -> bool:
+        """False when it is in none of the expected states, or to be completed while seeds wait.
+        Sets started_at with the first RUNNING and ended_at with a final state."""
+
+    def add_seeds(self, crawl: int, by_shard: Mapping[int, Sequence[str]]) -> None:
+        """Raises CrawlEnds. A crawl that has seeds does not complete before they are taken."""
+
+    def all_seeds_added(self, crawl: int, seed_file_lines: int | None = None) -> None: ...
+
+    def seed_file_read(self, crawl: int, lines: int, by_shard: Mapping[int, Sequence[str]]) -> None:
+        """Add seeds, and remember how far the file was read: one transaction."""
+
+    def seeds(self, shard: int, limit: int) -> list[SeedBatch]: ...
+
+    def seeds_taken(self, ids: Sequence[int]) -> None: ...
+
+    def seeds_waiting(self, crawl: int) -> int:
+        """Batches that no owner has taken yet."""
+
+    # Orders of operators
+
+    def set_rule(self, rule: DomainRule) -> None: ...
+
+    def rules(self) -> list[DomainRule]: ...
+
+    def order_purge(self, shard: int, crawl: int, domain: str) -> None: ...
+
+    def purges(self, shard: int) -> list[Purge]: ...
+
+    def purge_done(self, purge: int) -> None: ...
+
+    def grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
+        """Of the `most` pages that a crawl may fetch in all, give a member up to so many: what it
+        may fetch from now on without asking again."""
+
+    def return_pages(self, crawl: int, member: str, unused: int) -> None: ...
+
+    def granted_pages(self, crawl: int) -> int:
+        """Those that were given out and did not come back."""
+
+    def reset_pages(self, crawl: int, used: int, granted: int) -> bool:
+        """So many were fetched, and nobody has any left of those that were given out: what members
+        that died had left can be given again. False, and nothing is done, when more or fewer are
+        given out by now."""
+
+    def note(self, crawl: int, text: str, now: float) -> None:
+        """Something that people should see of a crawl: a re-admission, a change of shards."""
+
+    def notes(self, crawl: int, limit: int) -> list[tuple[float, str]]: ...
+
+    def close(self) -> None: ...

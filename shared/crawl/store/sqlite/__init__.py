@@ -1,0 +1,1 @@
+"""A directory of SQLite files: one for control, one for each shard."""

@@ -1,0 +1,81 @@
+"""The directory CRAWL_STATE, and the files in it: `control.db`, and for every generation of the
+layout `gen-<n>/shard-<nn>.db`. A file for each shard, so that owners never wait for each other."""
+
+from pathlib import Path
+
+from manyhands.shared.crawl.store.clock import keep_time_of
+from manyhands.shared.crawl.store.damage import has_note, remove_note, write_note
+from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.sqlite.control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.database import (
+    Database,
+    StateDamaged,
+    open_file,
+    open_for_reading,
+)
+from manyhands.shared.crawl.store.sqlite.reader import SqliteReader
+from manyhands.shared.crawl.store.sqlite.schema import CONTROL, SHARD
+from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
+
+# Whoever takes a shard over looks through a file up to this size, in some 60 ms.
+LOOKED_THROUGH_BYTES = 32 * 1024 * 1024
+
+
+def generation_directory(directory: Path, generation: int) -> Path:
+    return directory / f"gen-{generation}"
+
+
+def generations(directory: Path) -> list[int]:
+    """Those that have a directory."""
+    names = [path.name.removeprefix("gen-") for path in directory.glob("gen-*")]
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def shard_file(directory: Path, generation: int, shard: int) -> Path:
+    return generation_directory(directory, generation) / f"shard-{shard:02}.db"
+
+
+def open_control(directory: Path) -> SqliteControl:
+    database = open_file(directory / "control.db", CONTROL)
+    keep_time_of(directory)
+    return SqliteControl(database)
+
+
+def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> SqliteShard:
+    """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
+    already or its generation is gone, StateBusy when an earlier one hangs in the middle of a
+    transaction, StateDamaged when the file is, which others are told of."""
+    existing = generations(directory)
+    if generation not in existing and max(existing, default=0) > generation:
+        raise LeaseLost(f"the shards of generation {generation} were laid out anew")
+    path = shard_file(directory, generation, shard)
+    try:
+        store = SqliteShard(_sound(path), epoch)
+        try:
+            store.take_over(now)
+        except BaseException:
+            store.close()
+            raise
+    except StateDamaged as error:
+        write_note(path, str(error))
+        raise
+    remove_note(path)
+    return store
+
+
+def _sound(path: Path) -> Database:
+    """Looked through if it is small, or was found damaged before."""
+    database = open_file(path, SHARD)
+    if has_note(path) or path.stat().st_size <= LOOKED_THROUGH_BYTES:
+        try:
+            database.look_through()
+        except BaseException:
+            database.close()
+            raise
+    return database
+
+
+def open_reader(directory: Path, generation: int, shard: int) -> SqliteReader | None:
+    """None as long as the shard has had no owner."""
+    database = open_for_reading(shard_file(directory, generation, shard), SHARD)
+    return None if database is None else SqliteReader(database)

@@ -1,0 +1,118 @@
+"""Reading a shard's file, beside its owner or as its owner."""
+
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.model import (
+    COUNTERS,
+    STATE_COUNTERS,
+    ErrorGroup,
+    StoredDomain,
+    StoredOrigin,
+    UrlRow,
+)
+from manyhands.shared.crawl.store.sqlite.database import Database, to_json
+from manyhands.shared.crawl.store.sqlite.schema import IS_LISTED, IS_QUEUED
+
+MOST_ORIGINS = 100
+
+_URLS = (
+    "SELECT id, url, state, depth, status, reason, attempts, updated_at FROM urls"
+    " WHERE crawl = ? AND state = ? AND id > ? AND {which} ORDER BY id LIMIT ?"
+)
+_URLS_LISTED = _URLS.format(which=IS_LISTED)
+# Queued and done ones go through the file in the order of its rows: the frontier's index has them
+# in another order, and of the done ones there are too many for an index.
+_URLS_ALL = _URLS.format(which="true")
+_ORIGINS = (
+    "SELECT origins.domain, origins.id, origins.origin, origins.queued, origins.ready_at,"
+    " origins.notes FROM json_each(?) AS wanted JOIN origins ON origins.id IN"
+    " (SELECT id FROM origins WHERE domain = wanted.value AND queued > 0"
+    f" ORDER BY ready_at, id LIMIT {MOST_ORIGINS}) ORDER BY origins.ready_at, origins.id"
+)
+_PUT_OFF = (
+    "SELECT id, origin, queued, ready_at, notes FROM origins"
+    " WHERE ready_at > 0 AND ready_at > ? AND queued > 0 ORDER BY ready_at LIMIT ?"
+)
+_PUT_OFF_OF = (
+    "SELECT id, origin, queued, ready_at, notes FROM origins"
+    " WHERE ready_at > 0 AND ready_at > ? AND queued > 0 AND EXISTS"
+    f" (SELECT 1 FROM urls WHERE crawl = ? AND urls.origin = origins.id AND {IS_QUEUED})"
+    " ORDER BY ready_at LIMIT ?"
+)
+
+
+class SqliteReader:
+    """State: the connection."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def counters(self, crawl: int) -> dict[str, int]:
+        stored = dict(
+            self._database.rows("SELECT name, value FROM counters WHERE crawl = ?", (crawl,))
+        )
+        return {name: stored.get(name, 0) for name in COUNTERS}
+
+    def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]:
+        # Nothing is found at once, where it would be looked for among millions.
+        if self.counters(crawl)[STATE_COUNTERS[state]] == 0:
+            return []
+        is_listed = state not in (UrlState.QUEUED, UrlState.DONE)
+        query = _URLS_LISTED if is_listed else _URLS_ALL
+        return [
+            UrlRow(number, url, UrlState(found), depth, status, reason, attempts, updated_at)
+            for number, url, found, depth, status, reason, attempts, updated_at in (
+                self._database.rows(query, (crawl, int(state), after_id, limit))
+            )
+        ]
+
+    def errors(self, crawl: int) -> list[ErrorGroup]:
+        """Those with most URLs first."""
+        return [
+            ErrorGroup(*row)
+            for row in self._database.rows(
+                "SELECT reason, count, sample_url, first_at, last_at FROM errors WHERE crawl = ?"
+                " ORDER BY count DESC, reason",
+                (crawl,),
+            )
+        ]
+
+    def seed_names(self, crawl: int, limit: int) -> list[str]:
+        return self._database.listed(
+            "SELECT json_group_array(name) FROM"
+            " (SELECT name FROM seed_names WHERE crawl = ? LIMIT ?)",
+            (crawl, limit),
+        )
+
+    def received_from(self, source: int) -> int:
+        up_to = self._database.value("SELECT up_to FROM received WHERE source = ?", (source,))
+        return int(up_to or 0)
+
+    def waiting_domains(self, limit: int) -> list[StoredDomain]:
+        return self._with_origins(
+            self._database.rows(
+                "SELECT id, name, next_at, delay_s FROM domains WHERE queued > 0"
+                " ORDER BY queued DESC, id LIMIT ?",
+                (limit,),
+            )
+        )
+
+    def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
+        return [StoredOrigin(*row) for row in self._database.rows(_PUT_OFF, (after, limit))]
+
+    def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
+        rows = self._database.rows(_PUT_OFF_OF, (now, crawl, limit))
+        return [StoredOrigin(*row) for row in rows]
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _with_origins(self, rows: list[tuple[int, str, float, float]]) -> list[StoredDomain]:
+        domains = {
+            number: StoredDomain(number, name, next_at, delay_s=delay_s)
+            for number, name, next_at, delay_s in rows
+        }
+        if domains:
+            listed = to_json(list(domains))
+            for domain, *origin in self._database.rows(_ORIGINS, (listed,)):
+                domains[domain].origins.append(StoredOrigin(*origin))
+        return list(domains.values())

@@ -1,0 +1,138 @@
+"""A new count of shards: the files of one generation become those of the next.
+
+The next generation is built beside the present one and counts from one transaction of the control
+file on; whatever was built before that is thrown away by the next attempt. Nothing holds more in
+memory than a part of a file at a time.
+"""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.sqlite.control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.database import StateBusy, StateError
+from manyhands.shared.crawl.store.sqlite.directory import (
+    generation_directory,
+    generations,
+    open_shard,
+    shard_file,
+)
+from manyhands.shared.crawl.store.sqlite.new_generation import NewGeneration
+from manyhands.shared.crawl.store.sqlite.old_shard import OldShard
+
+OWNER = "reshard"
+# Renewed after every part that was copied, so that nobody begins in vain. What decides is whether
+# somebody did, in the end.
+LEASE_S = 10.0
+LOCK = "reshard.lock"
+
+# URLs that were copied, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+def reshard(directory: Path, control: SqliteControl, shards: int, on_progress: Progress) -> None:
+    """Bring the state to so many shards; to be called by every new leader, since it also clears
+    away what an attempt that was killed has left. Raises StateBusy while a shard has an owner."""
+    with _lock(directory), _leaving(control):
+        layout = control.layout(shards)
+        _clear(directory, layout.generation)
+        if layout.shards == shards:
+            return
+        epochs = _claim_all(control, layout.shards)
+        _build(directory, control, layout.generation, epochs, shards, on_progress)
+        control.finish_reshard(layout.generation + 1, shards, epochs)
+        _clear(directory, layout.generation + 1)
+
+
+def _build(
+    directory: Path,
+    control: SqliteControl,
+    generation: int,
+    epochs: dict[int, int],
+    shards: int,
+    on_progress: Progress,
+) -> None:
+    old = _take_over(directory, generation, epochs)
+    in_all = sum(shard.admitted() for shard in old)
+    part = directory / f"gen-{generation + 1}.part"
+    on_progress(0, in_all)
+    done = 0
+    with NewGeneration(part, shards) as new:
+        for shard in old:
+            for copied in shard.copy_to(new):
+                done += copied
+                control.renew_leases(OWNER, epochs, LEASE_S)
+                on_progress(done, in_all)
+        new.finish()
+    part.rename(generation_directory(directory, generation + 1))
+    _sync(directory)
+    on_progress(in_all, in_all)
+
+
+def _claim_all(control: SqliteControl, shards: int) -> dict[int, int]:
+    epochs = {}
+    for shard in range(shards):
+        epoch = control.claim_lease(shard, OWNER, LEASE_S)
+        if epoch is None:
+            raise StateBusy(f"shard {shard} has an owner: the shards cannot be laid out anew yet")
+        epochs[shard] = epoch
+    return epochs
+
+
+def _take_over(directory: Path, generation: int, epochs: dict[int, int]) -> list[OldShard]:
+    """From here on no earlier owner can change anything, and nothing is claimed."""
+    found = []
+    for shard, epoch in epochs.items():
+        path = shard_file(directory, generation, shard)
+        if path.exists():
+            open_shard(directory, generation, shard, epoch, clock.now()).close()
+            found.append(OldShard(directory, generation, shard))
+    return found
+
+
+@contextlib.contextmanager
+def _lock(directory: Path) -> Iterator[None]:
+    """Released by the system when the process dies."""
+    try:
+        file = (directory / LOCK).open("a")
+    except OSError as error:
+        raise StateError(f"{directory / LOCK} cannot be used: {error.strerror}") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise StateBusy("another process lays the shards out anew") from None
+        yield
+
+
+@contextlib.contextmanager
+def _leaving(control: SqliteControl) -> Iterator[None]:
+    """Leases by our name that are there before are those of an attempt that was killed."""
+    control.leave(OWNER)
+    try:
+        yield
+    finally:
+        control.leave(OWNER)
+
+
+def _clear(directory: Path, kept: int) -> None:
+    for part in directory.glob("gen-*.part"):
+        shutil.rmtree(part)
+    for generation in generations(directory):
+        if generation != kept:
+            # Under another name first: a generation is there as a whole or not at all.
+            part = directory / f"gen-{generation}.part"
+            generation_directory(directory, generation).rename(part)
+            shutil.rmtree(part)
+
+
+def _sync(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

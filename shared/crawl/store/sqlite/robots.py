@@ -1,0 +1,35 @@
+"""The robots.txt files that a shard's owner has read."""
+
+from manyhands.shared.crawl.store.model import StoredRobots
+from manyhands.shared.crawl.store.sqlite.database import Database
+
+
+def robots(database: Database, origin: str) -> StoredRobots | None:
+    row = database.row(
+        "SELECT kind, body, fetched_at, expires_at FROM robots WHERE origin = ?", (origin,)
+    )
+    return None if row is None else StoredRobots(*row)
+
+
+def keep(database: Database, origin: str, robots: StoredRobots) -> None:
+    # An empty one takes room as well.
+    size = len(robots.body) + len(origin)
+    database.run(
+        "INSERT OR REPLACE INTO robots (origin, kind, fetched_at, expires_at, size, body)"
+        " VALUES (?, ?, ?, ?, ?, ?)",
+        (origin, robots.kind, robots.fetched_at, robots.expires_at, size, robots.body),
+    )
+
+
+def forget(database: Database, expired_before: float, most_bytes: int) -> None:
+    """The index alone says which: bodies are not read."""
+    database.run(
+        "DELETE FROM robots WHERE rowid IN (SELECT rowid FROM robots WHERE expires_at < ?)",
+        (expired_before,),
+    )
+    database.run(
+        "DELETE FROM robots WHERE rowid IN (SELECT id FROM (SELECT rowid AS id,"
+        " sum(size) OVER (ORDER BY fetched_at DESC, rowid) AS total FROM robots)"
+        " WHERE total > ?)",
+        (most_bytes,),
+    )

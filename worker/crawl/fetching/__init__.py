@@ -1,0 +1,1 @@
+"""From a domain that is due to a page, its verdict, and its way to the parse stage."""

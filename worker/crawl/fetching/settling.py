@@ -1,0 +1,49 @@
+"""What the shards' stores are told of URLs and domains, without waiting for it: many at a time."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import Settled
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.worker.crawl.frontier.hosts import OwnedShard
+from manyhands.worker.crawl.shards.store_thread import StoreThread
+
+StoreFailed = Callable[[OwnedShard, Exception], None]
+
+
+class Settling:
+    """State: what each shard's store was last told together with others. `store_failed` gives a
+    shard up: what its store does not take, its next owner does again."""
+
+    def __init__(self, store: StoreThread, store_failed: StoreFailed) -> None:
+        self._store = store
+        self._store_failed = store_failed
+        self._last: dict[int, asyncio.Future[None]] = {}
+
+    def settle(self, shard: OwnedShard, settled: Settled) -> "asyncio.Future[None]":
+        """Done when the store has it, with an error when the shard is given up."""
+        told = self._store.change_together(shard.number, _settle, settled)
+        if told is not self._last.get(shard.number):
+            self._last[shard.number] = told
+            self._watch(shard, told)
+        return told
+
+    def tell(self, shard: OwnedShard, change: Callable[[ShardStore], None]) -> None:
+        self._watch(shard, self._store.change_some_time(shard.number, change))
+
+    def _watch(self, shard: OwnedShard, told: "asyncio.Future[Any]") -> None:
+        shard.in_flight += 1
+        told.add_done_callback(partial(self._told, shard))
+
+    def _told(self, shard: OwnedShard, told: "asyncio.Future[Any]") -> None:
+        shard.in_flight -= 1
+        error = told.exception()
+        if isinstance(error, Exception):
+            self._store_failed(shard, error)
+
+
+def _settle(store: ShardStore, settled: list[Settled]) -> None:
+    store.settle(settled, clock.now())

@@ -1,0 +1,95 @@
+"""What an answer, or the lack of one, means for its URL. Pure."""
+
+from typing import NamedTuple
+
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import Url, parse_url, resolve_reference
+from manyhands.worker.net.fetcher import REDIRECTS, TEMPORARY_STATUSES, Answer
+from manyhands.worker.pages.html import is_html
+
+MAX_REDIRECTS = 5
+MOST_ATTEMPTS = 3
+# Of a URL that is answered with 429 or 503: most often that is not about the URL.
+MOST_REFUSALS = 5
+# Each further attempt waits so many times longer.
+BACKOFF = 4
+MAX_REASON_LENGTH = 80
+
+
+class Redirect(NamedTuple):
+    """Where it leads to is a URL of its own."""
+
+    target: Url
+
+
+def judge(
+    claimed: ClaimedUrl, answer: Answer, now: float, retry_s: float
+) -> Settled | Redirect | None:
+    """None: a page to be parsed. What blocks the whole host (429, 503) is not asked here."""
+    status = answer.status
+    if status in REDIRECTS:
+        return _redirected(claimed, answer)
+    if status >= 500 or status in TEMPORARY_STATUSES:
+        return try_again(claimed, f"http {status}", now, retry_s, status)
+    if status >= 400:
+        return ended(claimed, UrlState.FAILED, f"http {status}", status)
+    if not is_html(answer.content_type):
+        kind = answer.content_type.partition(";")[0].strip().lower() or "none"
+        return ended(claimed, UrlState.SKIPPED, f"content type {kind}", status)
+    return None
+
+
+def try_again(
+    claimed: ClaimedUrl, reason: str, now: float, retry_s: float, status: int = 0
+) -> Settled:
+    """Once more, later; failed when it was the last time."""
+    attempts = claimed.attempts + 1
+    if attempts >= MOST_ATTEMPTS:
+        return Settled(claimed.id, UrlState.FAILED, status, _short(reason), attempts=attempts)
+    not_before = now + retry_s * BACKOFF ** (attempts - 1)
+    return Settled(
+        claimed.id,
+        UrlState.QUEUED,
+        status,
+        _short(reason),
+        attempts=attempts,
+        not_before=not_before,
+    )
+
+
+def put_off(claimed: ClaimedUrl, reason: str = "") -> Settled:
+    """Queued again as it was; spends no attempt."""
+    return Settled(claimed.id, UrlState.QUEUED, 0, _short(reason), attempts=claimed.attempts)
+
+
+def sent_away(claimed: ClaimedUrl, status: int, until: float) -> Settled:
+    """The host wants to be left alone until then. Others that wait there go first."""
+    attempts = claimed.attempts + 1
+    if attempts >= MOST_REFUSALS:
+        return Settled(claimed.id, UrlState.FAILED, status, f"http {status}", attempts=attempts)
+    reason = f"http {status}: host put off"
+    return Settled(claimed.id, UrlState.QUEUED, status, reason, 0, attempts, until)
+
+
+def ended(claimed: ClaimedUrl, state: UrlState, reason: str, status: int = 0) -> Settled:
+    return Settled(claimed.id, state, status, _short(reason), attempts=claimed.attempts)
+
+
+def _redirected(claimed: ClaimedUrl, answer: Answer) -> Settled | Redirect:
+    if answer.location is None:
+        return ended(claimed, UrlState.FAILED, "redirect without a target", answer.status)
+    if claimed.redirects >= MAX_REDIRECTS:
+        return ended(claimed, UrlState.FAILED, "too many redirects", answer.status)
+    try:
+        target = resolve_reference(parse_url(claimed.url), answer.location)
+    except InvalidUrl:
+        return ended(claimed, UrlState.FAILED, "redirect to no URL", answer.status)
+    if target.text == claimed.url:
+        return ended(claimed, UrlState.FAILED, "redirect to itself", answer.status)
+    return Redirect(target)
+
+
+def _short(reason: str) -> str:
+    return reason[:MAX_REASON_LENGTH]

@@ -1,0 +1,1 @@
+"""What is to be fetched: URLs that wait, domains that are due, links that are found."""

@@ -1,0 +1,285 @@
+"""Where URLs come in: seeds, links of parsed pages, links from other shards, redirects.
+
+A page is done only when its links are safe. Those of shards that this process owns are admitted
+first; those of others are stored beside the page, in the transaction that makes it done. So a crash
+at any point repeats work and loses none.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import orjson
+
+from manyhands.shared.crawl.cuts import CUT_COUNTERS
+from manyhands.shared.crawl.messages import LinksMessage, ParsedPage
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import ClaimedUrl, LeaseLost, NewUrl, SeedBatch, Settled
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_url
+from manyhands.worker.crawl.frontier.links import Link, LinkSorter, SortedLinks, Sorting, as_links
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.metrics import CrawlFigures
+from manyhands.worker.crawl.shards.store_thread import StoreThread
+
+# Of one message to another shard.
+LINKS_OF_BATCH = 1000
+
+# The shard, and the URLs that may be new there.
+Told = Callable[[int, Sequence[NewUrl]], None]
+
+
+class Ending(NamedTuple):
+    """A URL that ends, and its links, which must be safe then: a page that was parsed, by its key,
+    or one that redirects. The links are those for the shards of other processes; `mine` are those
+    of the URL's own shard."""
+
+    crawl: int
+    host_limit: int | None
+    ends: bytes | Settled
+    mine: list[NewUrl]
+    links: SortedLinks
+
+
+class Desk:
+    """State: what was last admitted. `owned` are the owner's open shards;
+    `told_new` is told of what was admitted, `told_outgoing` when links wait for others."""
+
+    def __init__(
+        self,
+        store: StoreThread,
+        crawls: LiveCrawls,
+        owned: Mapping[int, object],
+        figures: CrawlFigures,
+        told_new: Told,
+        told_outgoing: Callable[[], None],
+    ) -> None:
+        self._store = store
+        self._crawls = crawls
+        self._owned = owned
+        self._figures = figures
+        self._told_new = told_new
+        self._told_outgoing = told_outgoing
+        self._sorter = LinkSorter()
+        self.shards = 1
+        self.generation = 0
+
+    def shard_of(self, url: str) -> int:
+        return shard_of_url(url, self.shards)
+
+    async def parsed(self, pages: Sequence[ParsedPage]) -> list[ParsedPage]:
+        """Gives back those that could not be ended: their shard is not owned here (any more)."""
+        elsewhere = []
+        here: list[tuple[int, ParsedPage]] = []
+        for page in pages:
+            shard = self.shard_of(page.url)
+            if shard in self._owned:
+                here.append((shard, page))
+            else:
+                elsewhere.append(page)
+        links = self._links_of([page for _, page in here])
+        try:
+            await self._admit_local(
+                (shard, page.crawl, of_page)
+                for (shard, page), of_page in zip(here, links, strict=True)
+            )
+        except LeaseLost:
+            return list(pages)
+        ended = await self._finish(
+            [
+                (shard, self._ending(shard, page.crawl, bytes.fromhex(page.key), of_page))
+                for (shard, page), of_page in zip(here, links, strict=True)
+            ]
+        )
+        lost = [page for (_, page), has_ended in zip(here, ended, strict=True) if not has_ended]
+        return elsewhere + lost
+
+    async def redirected(
+        self, shard: int, crawl: LiveCrawl, claimed: ClaimedUrl, target: Url, status: int
+    ) -> None:
+        """The target is a URL of its own, as deep as the one that leads to it."""
+        sorting = self._sorting(crawl)
+        links = sorting.sort([target.text], claimed.depth, claimed.redirects + 1)
+        settled = Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
+        await self._admit_local([(shard, crawl.id, links)])
+        await self._finish([(shard, self._ending(shard, crawl.id, settled, links))])
+
+    async def links(self, message: LinksMessage) -> None:
+        """From pages of other shards. Raises LeaseLost when the target is not owned here."""
+        if message.generation != self.generation:
+            return  # of a layout that is gone; the sender has it still, and sends it anew
+        shard = self._require(message.target)
+        batches = []
+        for batch in message.batches:
+            crawl = self._crawls.by_id.get(batch.crawl)
+            urls: list[NewUrl] = []
+            if crawl is not None:
+                sorting = self._sorting(crawl)
+                for url, depth, redirects in batch.links:
+                    urls += sorting.sort([url], depth, redirects).by_shard.get(shard, [])
+            batches.append((batch, urls, self._host_limit(batch.crawl)))
+
+        def receive(store: ShardStore) -> None:
+            now = clock.now()
+            for batch, urls, limit in batches:
+                if store.receive(batch.source, batch.sequence) and urls:
+                    _admit(store, batch.crawl, urls, now, limit)
+
+        await self._store.change(shard, receive)
+        for batch, urls, _ in batches:
+            self._admitted(shard, batch.crawl, urls)
+
+    async def seeds(
+        self, shard: int, batches: Sequence[SeedBatch]
+    ) -> dict[int, dict[int, list[str]]]:
+        """Of crawls that are known here. Gives back, by crawl and shard, those that belong to
+        other shards: they were sorted for a number of shards that is no more."""
+        misplaced: dict[int, dict[int, list[str]]] = {}
+        self._sorter.seeds_came()
+        for batch in batches:
+            crawl = self._crawls.by_id[batch.crawl]
+            by_shard = self._sorting(crawl).sort(batch.urls, 0, 0).by_shard
+            urls = by_shard.pop(shard, [])
+            for other, theirs in by_shard.items():
+                texts = [url.url for url in theirs]
+                misplaced.setdefault(batch.crawl, {}).setdefault(other, []).extend(texts)
+            await self._admit(shard, batch.crawl, urls)
+        return misplaced
+
+    def _sorting(self, crawl: LiveCrawl) -> Sorting:
+        return self._sorter.sorting(crawl, self.shards, self._owned)
+
+    def _host_limit(self, crawl: int) -> int | None:
+        live = self._crawls.by_id.get(crawl)
+        return live.spec.limits.pages_per_host if live is not None else None
+
+    def _require(self, shard: int) -> int:
+        if shard not in self._owned:
+            raise LeaseLost(f"shard {shard} is not owned here")
+        return shard
+
+    def _links_of(self, pages: Sequence[ParsedPage]) -> list[SortedLinks]:
+        sortings: dict[int, Sorting] = {}
+        links = []
+        for page in pages:
+            self._figures.links += len(page.links)
+            sorting = sortings.get(page.crawl)
+            if sorting is None:
+                crawl = self._crawls.by_id.get(page.crawl)
+                if crawl is None:
+                    links.append(SortedLinks())
+                    continue
+                sorting = sortings[page.crawl] = self._sorting(crawl)
+            links.append(sorting.sort(page.links, page.depth + 1, 0))
+            if page.cuts:
+                self._count_cuts(page, links[-1])
+        return links
+
+    def _count_cuts(self, page: ParsedPage, links: SortedLinks) -> None:
+        """With its links, so that they are counted once, when the page ends."""
+        for cut in page.cuts:
+            if cut in CUT_COUNTERS:
+                links.counts[CUT_COUNTERS[cut]] += 1
+                self._figures.cuts[cut] += 1
+
+    async def _admit_local(self, found: Iterable[tuple[int, int, SortedLinks]]) -> None:
+        """The links that are of other shards of this process than their page's, whose shard and
+        crawl are given."""
+        by_place: dict[tuple[int, int], list[NewUrl]] = {}
+        for own, crawl, links in found:
+            for shard in [to for to in links.by_shard if to != own and to in self._owned]:
+                by_place.setdefault((shard, crawl), []).extend(links.by_shard.pop(shard))
+        if by_place:
+            await asyncio.gather(
+                *(self._admit(shard, crawl, urls) for (shard, crawl), urls in by_place.items())
+            )
+
+    def _ending(self, shard: int, crawl: int, ends: bytes | Settled, links: SortedLinks) -> Ending:
+        mine = links.by_shard.pop(shard, [])
+        return Ending(crawl, self._host_limit(crawl), ends, mine, links)
+
+    async def _finish(self, endings: Sequence[tuple[int, Ending]]) -> list[bool]:
+        """End them in their shards; False for those whose shard is lost."""
+        changes = [self._store.change_together(shard, _end, ending) for shard, ending in endings]
+        if changes:
+            # Not gathered: others wait for the same changes, and are not to be cancelled with us.
+            await asyncio.wait(set(changes))
+        ended = []
+        for (shard, ending), change in zip(endings, changes, strict=True):
+            error = change.exception()
+            if error is not None and not isinstance(error, LeaseLost):
+                raise error
+            ended.append(error is None)
+            if error is None:
+                self._admitted(shard, ending.crawl, ending.mine)
+        if any(ending.links.by_shard for _, ending in endings):
+            self._told_outgoing()
+        return ended
+
+    async def _admit(self, shard: int, crawl: int, urls: list[NewUrl]) -> None:
+        limit = self._host_limit(crawl)
+        await self._store.change(
+            shard, lambda store: _admit(store, crawl, urls, clock.now(), limit)
+        )
+        self._admitted(shard, crawl, urls)
+
+    def _admitted(self, shard: int, crawl: int, urls: Sequence[NewUrl]) -> None:
+        if urls:
+            self._sorter.admitted(crawl, urls)
+            self._know_seeds(crawl, urls)
+            self._told_new(shard, urls)
+
+    def _know_seeds(self, crawl: int, urls: Sequence[NewUrl]) -> None:
+        """At once here; other processes look at the store now and then."""
+        live = self._crawls.by_id.get(crawl)
+        if live is None or live.seed_names is None:
+            return
+        hosts = {parse_url(url.url).host for url in urls if url.depth == 0}
+        names = hosts | {registrable_domain(host) for host in hosts}
+        if not names <= live.seed_names:
+            live.seed_names |= names
+
+
+def _admit(
+    store: ShardStore, crawl: int, urls: Sequence[NewUrl], now: float, limit: int | None
+) -> None:
+    """Nothing but seeds, and where they redirect to, is at depth 0: `example.org` that leads to
+    `www.example.org` stands for that host."""
+    seeds = [url for url in urls if url.depth == 0]
+    if seeds:
+        store.admit(crawl, seeds, now, host_limit=limit, are_seeds=True)
+    links = [url for url in urls if url.depth] if seeds else urls
+    if links:
+        store.admit(crawl, links, now, host_limit=limit)
+
+
+def _end(store: ShardStore, endings: list[Ending]) -> None:
+    now = clock.now()
+    for crawl in {ending.crawl for ending in endings}:
+        mine = [ending for ending in endings if ending.crawl == crawl]
+        found = [url for ending in mine for url in ending.mine]
+        if found:
+            _admit(store, crawl, found, now, mine[0].host_limit)
+        counts: Counter[str] = Counter()
+        outgoing: dict[int, list[Link]] = {}
+        for ending in _ended_now(store, crawl, mine, now):
+            counts.update(ending.links.counts)
+            for to, urls in ending.links.by_shard.items():
+                outgoing.setdefault(to, []).extend(as_links(urls))
+        store.count(crawl, counts)
+        for to, links in outgoing.items():
+            for start in range(0, len(links), LINKS_OF_BATCH):
+                store.send(to, crawl, orjson.dumps(links[start : start + LINKS_OF_BATCH]))
+
+
+def _ended_now(
+    store: ShardStore, crawl: int, endings: Sequence[Ending], now: float
+) -> list[Ending]:
+    """End them; which had not ended before."""
+    redirected = [ending for ending in endings if isinstance(ending.ends, Settled)]
+    store.settle([one.ends for one in redirected if isinstance(one.ends, Settled)], now)
+    parsed = [ending for ending in endings if not isinstance(ending.ends, Settled)]
+    keys = [one.ends for one in parsed if not isinstance(one.ends, Settled)]
+    return redirected + [parsed[place] for place in store.parsed(crawl, keys, now)]

@@ -1,0 +1,90 @@
+"""The crawls that have not ended, as this process last saw them. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from manyhands.shared.crawl.scope import Scope
+from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.model import Crawl, DomainRule
+from manyhands.worker.crawl.fetching.allowance import Allowance
+
+
+@dataclass(slots=True)
+class LiveCrawl:
+    """State: what it may fetch here without asking (None: as many pages as it likes), and the hosts
+    or domains of its seeds (None: too many to know, the store must be asked)."""
+
+    id: int
+    spec: CrawlSpec
+    state: CrawlState
+    scope: Scope
+    user_agent: str
+    # For how long a host is tried that cannot be reached or wants to be left alone.
+    patience_s: float = inf
+    allowance: Allowance | None = None
+    seed_names: frozenset[str] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.state is CrawlState.RUNNING
+
+
+@dataclass(slots=True)
+class LiveCrawls:
+    """State: the crawls by id, how many processes crawl, and what operators said of domains."""
+
+    by_id: dict[int, LiveCrawl] = field(default_factory=dict)
+    members: int = 1
+    _rules: dict[tuple[int | None, str], DomainRule] = field(default_factory=dict)
+
+    @property
+    def running(self) -> list[int]:
+        return [crawl.id for crawl in self.by_id.values() if crawl.is_running]
+
+    @property
+    def patiences(self) -> dict[int, float]:
+        """Of those that run."""
+        return {crawl.id: crawl.patience_s for crawl in self.by_id.values() if crawl.is_running}
+
+    @property
+    def held_pages(self) -> int:
+        """Of crawls with a limit: see `Allowance.held`."""
+        allowances = [crawl.allowance for crawl in self.by_id.values()]
+        return sum(allowance.held for allowance in allowances if allowance is not None)
+
+    def forget_allowances(self) -> None:
+        for crawl in self.by_id.values():
+            if crawl.allowance is not None:
+                crawl.allowance.forget()
+
+    def update(self, crawls: Iterable[Crawl], made: Mapping[int, LiveCrawl]) -> set[int]:
+        """Take over the states; `made` has those that are new here. Gives those that ran and do
+        not any more."""
+        before = set(self.running)
+        seen = {}
+        for crawl in crawls:
+            live = self.by_id.get(crawl.id) or made.get(crawl.id)
+            if live is not None:
+                live.state = crawl.state
+                seen[crawl.id] = live
+        self.by_id = seen
+        return before - set(self.running)
+
+    def obey(self, rules: Iterable[DomainRule]) -> None:
+        self._rules = {(rule.crawl, rule.domain): rule for rule in rules}
+
+    def rule_delay_s(self, crawl: int, domain: str) -> float | None:
+        for key in ((crawl, domain), (None, domain)):
+            rule = self._rules.get(key)
+            if rule is not None and rule.delay_s is not None:
+                return rule.delay_s
+        return None
+
+    def is_blocked(self, crawl: int, domain: str) -> bool:
+        return any(
+            rule.is_blocked
+            for key in ((crawl, domain), (None, domain))
+            if (rule := self._rules.get(key)) is not None
+        )

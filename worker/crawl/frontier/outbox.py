@@ -1,0 +1,147 @@
+"""Links for shards of other processes: pushed until they have arrived.
+
+A batch stands in the shard's store from the transaction in which its page was done. It is pushed as
+often as need be, and forgotten when the other shard's store says that it is there.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import orjson
+
+from manyhands.shared.crawl.messages import LinksBatch, LinksMessage, crawl_queue, links_job
+from manyhands.shared.crawl.store.model import LeaseLost, Outgoing
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.crawl.store.sqlite.database import StateError
+from manyhands.shared.jobs import Job, new_jid
+from manyhands.shared.logs import get_logger
+from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.jobs.stage_services import Push
+
+PUMP_S = 0.1
+ARRIVED_LOOK_S = 0.5
+# A batch that has not arrived after this is pushed again: its job was lost.
+LOST_AFTER_S = 60.0
+MOST_BATCHES = 500
+# Of one message, so that it fits into a line of the broker's protocol.
+MOST_LINKS = 5_000
+
+
+class Outbox:
+    """State: up to which number each shard's batches were pushed to which target, and since when
+    the target owes news of them. `owned` are the owner's shards."""
+
+    def __init__(self, store: StoreThread, push: Push, owned: Callable[[], Sequence[int]]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._store = store
+        self._push = push
+        self._owned = owned
+        # By source, then by target.
+        self._pushed: dict[int, dict[int, int]] = {}
+        self._arrived: dict[tuple[int, int], int] = {}
+        self._progress_at: dict[tuple[int, int], float] = {}
+        self._wanted = asyncio.Event()
+        self._log = get_logger("crawl")
+
+    def shard_opened(self, source: int) -> None:
+        """What its last owner may have pushed is pushed again; the receivers know it."""
+        self._pushed[source] = {}
+        self._wanted.set()
+
+    def shard_closed(self, source: int) -> None:
+        self._pushed.pop(source, None)
+        for pair in [pair for pair in self._arrived if pair[0] == source]:
+            del self._arrived[pair]
+        for pair in [pair for pair in self._progress_at if pair[0] == source]:
+            del self._progress_at[pair]
+
+    def wake(self) -> None:
+        """Something was put into a shard's outgoing batches."""
+        self._wanted.set()
+
+    async def run_pump(self, generation: Callable[[], int], shards: Callable[[], int]) -> None:
+        while True:
+            await self._wanted.wait()
+            await asyncio.sleep(PUMP_S)
+            self._wanted.clear()
+            batches = [
+                (source, batch) for source in self._owned() for batch in await self._take(source)
+            ]
+            if not batches:
+                continue
+            jobs = _messages(batches, generation(), shards())
+            await self._push(jobs)
+            now = self._loop.time()
+            for source, batch in batches:
+                pushed = self._pushed.get(source)
+                if pushed is not None:
+                    pushed[batch.target] = max(pushed.get(batch.target, 0), batch.sequence)
+                    self._progress_at.setdefault((source, batch.target), now)
+            self._wanted.set()
+
+    async def look_what_arrived(self, read_received: Callable[[int, int], Awaitable[int]]) -> None:
+        """Once: ask the targets of all that is on its way."""
+        now = self._loop.time()
+        for source, pushed in list(self._pushed.items()):
+            for target, number in list(pushed.items()):
+                pair = (source, target)
+                if self._arrived.get(pair, 0) >= number:
+                    continue
+                try:
+                    arrived = await read_received(target, source)
+                except StateError:
+                    # Damaged: they wait in the broker until a good file is back.
+                    self._progress_at[pair] = now
+                    continue
+                if arrived > self._arrived.get(pair, 0):
+                    await self._forget(source, target, arrived, now)
+                elif now - self._progress_at.get(pair, now) > LOST_AFTER_S:
+                    self._log.warning(
+                        "links have not arrived: sent again", source=source, target=target
+                    )
+                    pushed[target] = arrived
+                    self._progress_at[pair] = now
+                    self._wanted.set()
+
+    async def _take(self, source: int) -> list[Outgoing]:
+        after: Mapping[int, int] = dict(self._pushed.get(source, {}))
+
+        def take(store: ShardStore) -> list[Outgoing]:
+            return store.outgoing(after, MOST_BATCHES)
+
+        try:
+            return await self._store.change(source, take)
+        except LeaseLost:
+            return []
+
+    async def _forget(self, source: int, target: int, arrived: int, now: float) -> None:
+        pair = (source, target)
+        try:
+            await self._store.change(source, lambda store: store.delivered(target, arrived))
+        except LeaseLost:
+            return
+        self._arrived[pair] = arrived
+        self._progress_at[pair] = now
+
+
+def _messages(batches: Sequence[tuple[int, Outgoing]], generation: int, shards: int) -> list[Job]:
+    """One message for each target, or several where there are many links."""
+    by_target: dict[int, list[LinksBatch]] = {}
+    jobs: list[Job] = []
+    sizes: dict[int, int] = {}
+
+    def close(target: int) -> None:
+        message = LinksMessage(generation=generation, target=target, batches=by_target.pop(target))
+        jobs.append(links_job(message, crawl_queue(target, shards), new_jid()))
+        del sizes[target]
+
+    for source, batch in batches:
+        links = [(url, depth, redirects) for url, depth, redirects in orjson.loads(batch.payload)]
+        entry = LinksBatch(source, batch.sequence, batch.crawl, links)
+        by_target.setdefault(batch.target, []).append(entry)
+        sizes[batch.target] = sizes.get(batch.target, 0) + len(links)
+        if sizes[batch.target] >= MOST_LINKS:
+            close(batch.target)
+    for target in list(by_target):
+        close(target)
+    return jobs

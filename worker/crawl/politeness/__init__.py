@@ -1,0 +1,1 @@
+"""How a host wants to be treated: delays, robots.txt, patience."""

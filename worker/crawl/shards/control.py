@@ -1,0 +1,112 @@
+"""What all members share, in a thread of its own: the control store, and the files of all shards to
+read from."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from manyhands.shared.crawl.store.model import Layout
+from manyhands.shared.crawl.store.protocol import ControlStore, ShardReader
+from manyhands.shared.crawl.store.readers import ShardReaders
+from manyhands.shared.crawl.store.sqlite.control import SqliteControl
+from manyhands.shared.crawl.store.sqlite.database import StateError
+from manyhands.shared.crawl.store.sqlite.directory import open_control
+
+Result = TypeVar("Result")
+
+
+class Control:
+    """State: the open files, the store's tag, and the layout as this process last knew it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._directory = directory
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="crawl-control")
+        self._store: SqliteControl | None = None
+        self._readers = ShardReaders(directory)
+        self.tag = ""
+        self.layout = Layout(generation=0, shards=1, wanted=1, most_ever=1)
+
+    async def open(self) -> None:
+        self._store = await self.in_thread(partial(open_control, self._directory))
+        self.tag = await self.in_thread(self._store.tag)
+
+    async def ask(self, question: Callable[[ControlStore], Result]) -> Result:
+        store = self._opened()
+        return await self.in_thread(lambda: question(store))
+
+    async def work(self, task: Callable[[SqliteControl], Result]) -> Result:
+        """Something that takes a while, and needs more of the store than its protocol has."""
+        store = self._opened()
+        return await self.in_thread(lambda: task(store))
+
+    async def in_thread(self, call: Callable[[], Result]) -> Result:
+        return await self._loop.run_in_executor(self._thread, call)
+
+    async def close(self, member: str) -> None:
+        """`member` leaves."""
+        if self._store is not None:
+            await self.ask(lambda control: control.leave(member))
+            await self.in_thread(self._close_files)
+        self._thread.shutdown(wait=False)
+
+    # All shards' files
+
+    async def counters(self, crawl: int) -> list[dict[str, int]]:
+        """Of each shard that there is."""
+
+        def read() -> list[dict[str, int]]:
+            readers = [self._reader(number) for number in range(self.layout.shards)]
+            return [reader.counters(crawl) for reader in readers if reader is not None]
+
+        return await self._read(read)
+
+    async def received(self, target: int, source: int) -> int:
+        """Up to which number the batches of one shard have arrived in another."""
+
+        def read() -> int:
+            reader = self._reader(target)
+            return reader.received_from(source) if reader is not None else 0
+
+        return await self._read(read)
+
+    async def seed_names(self, crawl: int, most: int) -> frozenset[str] | None:
+        """None: they are more."""
+
+        def read() -> frozenset[str] | None:
+            names: set[str] = set()
+            for number in range(self.layout.shards):
+                reader = self._reader(number)
+                if reader is not None:
+                    names.update(reader.seed_names(crawl, most + 1))
+                if len(names) > most:
+                    return None
+            return frozenset(names)
+
+        return await self._read(read)
+
+    def _opened(self) -> SqliteControl:
+        assert self._store is not None, "before the start"
+        return self._store
+
+    def _reader(self, shard: int) -> ShardReader | None:
+        return self._readers.get(self.layout.generation, shard)
+
+    async def _read(self, read: Callable[[], Result]) -> Result:
+        """Raises StateError; whatever was open is opened anew then."""
+
+        def opened_anew_after_an_error() -> Result:
+            try:
+                return read()
+            except StateError:
+                self._readers.close()
+                raise
+
+        return await self.in_thread(opened_anew_after_an_error)
+
+    def _close_files(self) -> None:
+        self._readers.close()
+        self._opened().close()

@@ -1,0 +1,1 @@
+"""A fetched page: its text and links, and the job that carries it to the parse stage."""

@@ -1,0 +1,149 @@
+"""Text of a page → title, language, links, and what it asks of robots. Pure."""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import compress
+
+from resiliparse.parse.html import DOMNode, HTMLTree
+from resiliparse.parse.lang import detect_fast
+
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import Links, Url, resolve_reference
+from manyhands.worker.crawl.politeness.robots import PRODUCT_TOKEN
+from manyhands.worker.pages.charset import decode
+from manyhands.worker.pages.html_guard import tamed
+from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
+
+MAX_LINKS = 1000
+# Heritrix's limit; pages with more are lists made by programs.
+MAX_CRAWLED_LINKS = 6000
+# Looked at for links, of which many may be the same or none that can be fetched: an index of 2 MB
+# has 20,000.
+MAX_ANCHORS = 50_000
+MAX_TITLE_LENGTH = 1000
+MAX_DIRECTIVES_LENGTH = 500
+# A guess from less is worth nothing, and from more no better.
+LANGUAGE_MIN_CHARACTERS = 200
+LANGUAGE_MAX_CHARACTERS = 1000
+HTML_TYPES = frozenset({"", "text/html", "application/xhtml+xml"})
+
+_LANGUAGE = re.compile("([A-Za-z]{2,3})(?:[-_].*)?")
+_ROBOTS_NAMES = frozenset({"robots", PRODUCT_TOKEN.lower()})
+_NO_DIRECTIVES = RobotsDirectives(nofollow=False, noindex=False)
+
+
+@dataclass(slots=True, frozen=True)
+class Extract:
+    """What a page says. `links` are canonical URLs in their order, each once; `nofollow` are those
+    of them that every one of their links marks as not to be followed. `language` is a code of two
+    or three letters. `cuts` is why there may be more in the page than this."""
+
+    title: str | None
+    links: list[str]
+    nofollow: frozenset[str] = frozenset()
+    language: str | None = None
+    robots: RobotsDirectives = _NO_DIRECTIVES
+    cuts: tuple[Cut, ...] = ()
+
+
+def is_html(content_type: str) -> bool:
+    """By the header; a page without one is taken for HTML."""
+    return content_type.partition(";")[0].strip().lower() in HTML_TYPES
+
+
+def extract(body: bytes, content_type: str, page_url: Url, max_links: int = MAX_LINKS) -> Extract:
+    text, is_cut = tamed(decode(body, content_type))
+    tree = HTMLTree.parse(text)
+    anchors, bases, metas = _nodes(tree)
+    links, nofollow, has_more = _links(anchors, _base(bases, page_url), max_links)
+    return Extract(
+        title=" ".join(tree.title.split())[:MAX_TITLE_LENGTH] or None,
+        links=links,
+        nofollow=nofollow,
+        language=_language(tree),
+        robots=_robots(metas),
+        cuts=_cuts(is_nested=is_cut, has_more_links=has_more) if is_cut or has_more else (),
+    )
+
+
+def _cuts(*, is_nested: bool, has_more_links: bool) -> tuple[Cut, ...]:
+    said = ((Cut.NESTING, is_nested), (Cut.LINK_LIMIT, has_more_links))
+    return tuple(cut for cut, is_so in said if is_so)
+
+
+def _nodes(tree: HTMLTree) -> tuple[list[DOMNode], list[DOMNode], list[DOMNode]]:
+    """Links, bases and metas, anywhere in the page: what stands in the wrong place is honoured, as
+    browsers do."""
+    anchors: list[DOMNode] = []
+    bases: list[DOMNode] = []
+    metas: list[DOMNode] = []
+    # One walk for all, by an attribute: a walk by the names of elements takes a quarter of the time
+    # of the parse, this one half of that.
+    for node in tree.document.query_selector_all("[href], meta"):
+        tag = node.tag
+        if tag == "a" or tag == "area":
+            # One more says that there are more.
+            if len(anchors) <= MAX_ANCHORS:
+                anchors.append(node)
+        elif tag == "meta":
+            metas.append(node)
+        elif tag == "base":
+            bases.append(node)
+    return anchors, bases, metas
+
+
+def _base(bases: list[DOMNode], page_url: Url) -> Url:
+    """The first one counts, if it can be resolved."""
+    if bases:
+        with suppress(InvalidUrl):
+            return resolve_reference(page_url, bases[0].getattr("href"))
+    return page_url
+
+
+def _links(
+    anchors: list[DOMNode], base: Url, max_links: int
+) -> tuple[list[str], frozenset[str], bool]:
+    """Links, those not to be followed, and whether there are more than were looked at."""
+    # Link → whether nothing but nofollow was seen of it.
+    found: dict[str, bool] = {}
+    has_more = len(anchors) > MAX_ANCHORS
+    resolve = Links(base).resolve
+    for node in anchors[:MAX_ANCHORS]:
+        try:
+            link = resolve(node.getattr("href"))
+        except InvalidUrl:
+            continue
+        if link not in found and len(found) == max_links:
+            has_more = True
+            break
+        rel = node.getattr("rel")
+        is_nofollow = rel is not None and "nofollow" in rel.lower().split()
+        found[link] = is_nofollow and found.get(link, True)
+    return list(found), frozenset(compress(found, found.values())), has_more
+
+
+def _robots(metas: list[DOMNode]) -> RobotsDirectives:
+    asked = []
+    for node in metas:
+        name = (node.getattr("name") or "").strip().lower()
+        if name in _ROBOTS_NAMES:
+            content = node.getattr("content") or ""
+            asked.append(f"{name}: {content[:MAX_DIRECTIVES_LENGTH]}")
+    return directives(", ".join(asked)) if asked else _NO_DIRECTIVES
+
+
+def _language(tree: HTMLTree) -> str | None:
+    """As the page says; else as its beginning looks."""
+    head = tree.head
+    root = head.parent if head is not None else None
+    said = _LANGUAGE.fullmatch((root.getattr("lang") or "").strip()) if root is not None else None
+    if said is not None:
+        return said[1].lower()
+    body = tree.body
+    text = " ".join(body.text[:LANGUAGE_MAX_CHARACTERS].split()) if body is not None else ""
+    if len(text) < LANGUAGE_MIN_CHARACTERS:
+        return None
+    language, _ = detect_fast(text)
+    return language if language != "unknown" else None

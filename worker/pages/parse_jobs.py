@@ -1,0 +1,49 @@
+"""A page that was fetched → what carries it to the parse stage. Pure."""
+
+from datetime import datetime
+
+from manyhands.shared.jobs import Job, rfc3339
+from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, ParseArguments
+from manyhands.worker.pages.bodies import pack
+from manyhands.worker.pages.html import is_html
+from manyhands.worker.pages.page_ids import parse_id
+
+
+def parse_job(
+    *,
+    url: str,
+    final_url: str,
+    status: int,
+    content_type: str,
+    body: bytes,
+    is_truncated: bool,
+    fetched_at: datetime,
+    truncate_bytes: int,
+    fetch_id: str,
+) -> Job:
+    """An error page is recorded, but nothing of it is parsed; nor is what is not HTML."""
+    is_parsed = status < 400 and is_html(content_type)
+    kind = JOB_TYPES["parse"]
+    packed, is_cut = pack_page(body if is_parsed else b"", truncate_bytes)
+    arguments = ParseArguments(
+        url=url,
+        final_url=final_url,
+        status=status,
+        content_type=content_type,
+        body=packed,
+        is_truncated=is_truncated or is_cut,
+        fetched_at=rfc3339(fetched_at),
+    )
+    return Job(
+        jobtype=kind.name,
+        args=arguments.to_list(),
+        queue=PARSE_QUEUE,
+        jid=parse_id(fetch_id),
+        retry=kind.retry,
+        reserve_for=kind.reserve_for_s,
+    )
+
+
+def pack_page(body: bytes, truncate_bytes: int) -> tuple[str, bool]:
+    """As much of it as is parsed, and whether that is less than all."""
+    return pack(body[:truncate_bytes]), len(body) > truncate_bytes

@@ -1,0 +1,40 @@
+"""What `X-Robots-Tag` headers and `<meta name="robots">` ask for. Pure."""
+
+import re
+from typing import NamedTuple
+
+from manyhands.worker.crawl.politeness.robots import PRODUCT_TOKEN
+
+# "otherbot: noindex" is for that one alone. Not to be taken for it: a directive with a value.
+_FOR_SOMEBODY = re.compile(r"\s*([A-Za-z_-]+)[^\s:]*\s*:(.*)", re.DOTALL)
+_WITH_VALUE = frozenset(
+    {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"}
+)
+
+
+class RobotsDirectives(NamedTuple):
+    nofollow: bool
+    noindex: bool
+
+
+def directives(text: str) -> RobotsDirectives:
+    """Of one header, of several joined by commas, or of a meta element's content.
+
+    A name before a colon is whom the directives are for, until another name follows; without one
+    they are for everybody. Joined headers are one list (RFC 9110, 5.3), so what follows a name in a
+    later header counts as that name's, too."""
+    asked: set[str] = set()
+    is_for_us = True
+    for part in text.lower().split(","):
+        addressed = _FOR_SOMEBODY.fullmatch(part)
+        if addressed is not None:
+            if addressed[1] in _WITH_VALUE:
+                continue
+            is_for_us = addressed[1] in (PRODUCT_TOKEN.lower(), "robots")
+            part = addressed[2]
+        if is_for_us:
+            asked.update(part.split())
+    return RobotsDirectives(
+        nofollow=not asked.isdisjoint({"nofollow", "none"}),
+        noindex=not asked.isdisjoint({"noindex", "none"}),
+    )

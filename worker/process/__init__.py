@@ -1,0 +1,1 @@
+"""One worker process, a child of the supervisor."""

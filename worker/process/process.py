@@ -1,0 +1,393 @@
+"""One worker process, a child of the supervisor: builds the parts, runs them, stops them in order.
+
+Stop order: ask for no more jobs → let handlers finish → put back what is left → wait until every
+result is answered → close the lanes → end the heartbeat → close what handlers and sinks had open.
+"""
+
+import asyncio
+import errno
+import importlib
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from manyhands.shared.errors import ConfigError, ManyhandsError
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.logs import get_logger
+from manyhands.shared.settings import Settings
+from manyhands.worker.jobs.consumer import CANCEL_GRACE_S, Consumer
+from manyhands.worker.jobs.execution import Execution, Middleware
+from manyhands.worker.jobs.observers import FailureLog, JobFigures, JobLog
+from manyhands.worker.jobs.outcomes import Failed
+from manyhands.worker.jobs.registry import REGISTRY
+from manyhands.worker.jobs.resources import RESOURCES
+from manyhands.worker.jobs.stage_services import STAGE_SERVICES, StageNeeds, StageService
+from manyhands.worker.process.child_link import ChildLink
+from manyhands.worker.process.figures import ProcessFigures
+from manyhands.worker.process.fork_safety import AT_ONCE
+from manyhands.worker.process.loop_lag import LoopLag
+from manyhands.worker.process.task_dump import describe_tasks
+from manyhands.worker.service.held_jobs import HeldJobs
+from manyhands.worker.service.link import (
+    FIGURES_S,
+    TURN_S,
+    Backlog,
+    Family,
+    Ready,
+    StageReport,
+    StageTurn,
+    Turn,
+)
+from manyhands.worker.service.stages import (
+    DEFAULT_GROUP,
+    FETCHING_STAGES,
+    ProcessGroup,
+    Stage,
+    resolve_stages,
+)
+from manyhands.worker.sinks.kinds import CAPTURED, EMITTED, make_sinks
+from manyhands.worker.sinks.sinks import Sinks
+from manyhands.worker.source.faktory import FaktorySource
+from manyhands.worker.source.heartbeat import Heartbeat, HeartbeatEvents
+from manyhands.worker.source.queue_order import QueueOrder
+from manyhands.worker.source.stage_lanes import StageLanes
+
+MOST_THREADS = 32
+THREAD_NAME = "handler"
+# Kept of the shutdown time-out for putting back and for the last answers.
+REPORTING_TIME_S = 4.0
+READY_LOOK_S = 0.05
+STDERR = 2
+# Where ours were before everything was under one name.
+FORMER_HANDLERS = "worker.handlers."
+
+
+class WorkerProcess:
+    """The composition root. State: the parts, and how far the stop has come."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        group: ProcessGroup,
+        connections: int,
+        parent: Connection,
+        held: HeldJobs,
+    ) -> None:
+        self._settings = settings.worker
+        self._loop = asyncio.get_running_loop()
+        self._log = get_logger("worker")
+        self._jobs = JobFigures()
+        stages = resolve_stages(
+            group, settings.worker.queues, REGISTRY.queues_by_type(), settings.stages
+        )
+        self._dialer = Dialer(parse_url(settings.faktory.url), settings.faktory.ca_file)
+        self.source = FaktorySource(
+            self._dialer,
+            {stage: QueueOrder.parse(stage.queues, settings.crawl.shards) for stage in stages},
+            slots=group.slots,
+            idle_fetches=settings.worker.idle_fetches,
+            connections=connections,
+            on_lanes_changed=self._tell_turn_soon,
+        )
+        self._threads = ThreadPoolExecutor(
+            min(group.slots, MOST_THREADS), thread_name_prefix=THREAD_NAME
+        )
+        middleware: list[Middleware] = [self._jobs, FailureLog()]
+        if settings.worker.log_level.lower() == "debug":
+            middleware.append(JobLog())
+        self._sinks = Sinks(make_sinks(settings.sinks.urls, _kinds_of(stages)), settings.sinks)
+        execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sinks, held)
+        self.consumer = Consumer(self.source, execution, slots=group.slots, held=held)
+        self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
+        self._services = {
+            stage: self._make_service(settings, stage)
+            for stage in self.source.stages
+            if stage.stage.name in STAGE_SERVICES
+        }
+        self._lag = LoopLag()
+        self._figures = ProcessFigures(
+            self._jobs, self.source, self.consumer, self._dialer, self._lag, self._more_figures
+        )
+        self._link = ChildLink(
+            parent,
+            self._told_backlog,
+            self._parent_gone,
+            exit_within_s=settings.worker.shutdown_timeout,
+        )
+        self._is_turn_due = False
+        self.is_stopped_by_server = False
+        self._stop_asked = asyncio.Event()
+        self._quiet_task: asyncio.Task[None] | None = None
+
+    async def run(self) -> bool:
+        """Work until told to stop; True when nothing was left behind."""
+        self._listen_to_signals()
+        self._announce()
+        self._link.start()
+        self._lag.start()
+        self._heartbeat.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                side_tasks = [
+                    tasks.create_task(self.source.run(self.consumer.deliver), name="source"),
+                    tasks.create_task(self.consumer.watch_deadlines(), name="deadlines"),
+                    tasks.create_task(self._sinks.run(), name="sinks"),
+                    tasks.create_task(self._tell_ready(), name="ready"),
+                    tasks.create_task(self._tell_turns(), name="turns"),
+                    tasks.create_task(self._tell_figures(), name="figures"),
+                ]
+                side_tasks += [
+                    tasks.create_task(service.run(), name=stage.stage.name)
+                    for stage, service in self._services.items()
+                ]
+                await self._stop_asked.wait()
+                is_clean = await self._stop()
+                self.source.close()
+                for task in side_tasks[1:]:
+                    task.cancel()
+        except BaseExceptionGroup as group:
+            raise first_cause(group) from group
+        finally:
+            self._heartbeat.stop()
+            self._lag.stop()
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            await self._close_resources()
+            self._link.tell(self._figures.snapshot())
+            self._link.close()
+        self._log.info("stopped", is_clean=is_clean, **self._jobs.by_outcome())
+        return is_clean
+
+    def quiet(self) -> None:
+        """Take no more jobs, finish those in hand, stay registered."""
+        self._heartbeat.state = "quiet"
+        if self._quiet_task is None:
+            self._log.info("quiet: taking no more jobs")
+            self._quiet_task = asyncio.create_task(self.source.quiet(), name="quiet")
+
+    def terminate(self) -> None:
+        """Finish or put back every job, and end. Asked twice is asked once."""
+        if not self._stop_asked.is_set():
+            self._log.info("stopping", jobs_in_hand=len(self.consumer.in_hand))
+            self._heartbeat.state = "quiet"
+            self._sinks.hurry()
+            self._stop_asked.set()
+
+    def terminate_at_once(self) -> None:
+        """The same, and wait for no handler any longer."""
+        self.terminate()
+        self._log.warning("putting back what still runs")
+        self.consumer.stop_now()
+
+    async def _stop(self) -> bool:
+        finish_by = self._loop.time() + self._settings.shutdown_timeout
+        handlers_by = max(self._loop.time(), finish_by - REPORTING_TIME_S - CANCEL_GRACE_S)
+        try:
+            async with asyncio.timeout_at(finish_by):
+                for service in self._services.values():
+                    await service.stop_feeding()
+                await self.consumer.stop(self.source.quiet, handlers_by)
+                for service in self._services.values():
+                    await service.close()
+                await self.source.flushed()
+                return True
+        except TimeoutError:
+            left = len(self.consumer.in_hand)
+            self._log.error(
+                "out of time: what was not reported comes back when its reservation ends",
+                jobs_in_hand=left,
+                unanswered_results=self.source.results.unanswered,
+            )
+            return False
+
+    async def _close_resources(self) -> None:
+        await RESOURCES.close()
+        await self._sinks.close()
+
+    def _listen_to_signals(self) -> None:
+        self._loop.add_signal_handler(signal.SIGTERM, self.terminate)
+        self._loop.add_signal_handler(AT_ONCE, self.terminate_at_once)
+        self._loop.add_signal_handler(signal.SIGTSTP, self.quiet)
+        self._loop.add_signal_handler(signal.SIGUSR1, self._dump_tasks)
+        # A terminal sends these to the whole group; what follows from them the parent decides.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _heartbeat_events(self) -> HeartbeatEvents:
+        def in_loop(function, *arguments) -> None:  # type: ignore[no-untyped-def]
+            if not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(function, *arguments)
+
+        return HeartbeatEvents(
+            state_wanted=lambda state: in_loop(self._obey, state),
+            worker_unknown=lambda wid: in_loop(self.source.worker_unknown, wid),
+            beat_took=lambda took_s: in_loop(self.source.beat_took, took_s),
+        )
+
+    def _obey(self, state: str) -> None:
+        """Any of this process's ids may be told; it counts for the process."""
+        if state == "terminate" and not self._stop_asked.is_set():
+            self._log.info("the server's web page asks this worker to stop")
+            self.is_stopped_by_server = True
+            self.terminate()
+        elif state == "quiet" and self._heartbeat.state is None:
+            self._log.info("the server's web page asks this worker to be quiet")
+            self.quiet()
+
+    def _announce(self) -> None:
+        self._log.info(
+            "taking jobs",
+            stages={stage.stage.name: stage.stage.queues for stage in self.source.stages},
+            jobtypes=sorted(REGISTRY.handlers),
+            **({"sinks": self._sinks.names} if self._sinks.names else {}),
+        )
+
+    def _told_backlog(self, backlog: Backlog) -> None:
+        self.source.told_backlog(backlog.queues, backlog.paces)
+        for stage, service in self._services.items():
+            service.set_pace(stage.pace)
+
+    def _more_figures(self) -> list[Family]:
+        told = [made for service in self._services.values() for made in service.families()]
+        return [*told, *self._sinks.families()]
+
+    def _make_service(self, settings: Settings, stage: StageLanes) -> StageService:
+        # No job before the service says from where.
+        stage.set_queues([])
+        return STAGE_SERVICES[stage.stage.name](
+            StageNeeds(
+                settings, stage.window.slots, self.source.push, self._sinks, stage.set_queues
+            )
+        )
+
+    def _parent_gone(self) -> None:
+        self._log.error("the supervisor is gone: putting back what runs")
+        self.terminate_at_once()
+
+    def _dump_tasks(self) -> None:
+        for line in describe_tasks(asyncio.all_tasks(self._loop)):
+            self._log.info(f"tasks: {line}")
+
+    # What the supervisor is told
+
+    async def _tell_ready(self) -> None:
+        while not self.source.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
+            await asyncio.sleep(READY_LOOK_S)
+        self._link.tell(
+            Ready(
+                [
+                    StageReport(
+                        stage.stage.name,
+                        stage.queues,
+                        stage.stage.weight,
+                        stage.window.slots,
+                        stage.stage.feeds,
+                    )
+                    for stage in self.source.stages
+                ]
+            )
+        )
+
+    async def _tell_turns(self) -> None:
+        while True:
+            self._link.tell(self._turn())
+            await asyncio.sleep(TURN_S)
+
+    def _tell_turn_soon(self) -> None:
+        """The worker ids have changed; lanes come up by the dozen, so once for all of them."""
+        if not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._tell_turn)
+
+    def _tell_turn(self) -> None:
+        self._is_turn_due = False
+        self._link.tell(self._turn())
+
+    def _turn(self) -> Turn:
+        return Turn(
+            wids=self.source.worker_ids(),
+            is_connected=self.source.is_connected,
+            is_draining=self._heartbeat.state is not None,
+            in_hand=len(self.consumer.in_hand),
+            unanswered=self.source.results.unanswered,
+            fetch_silence_s=self.source.fetch_silence_s(self._loop.time()),
+            loop_lag_s=self._lag.take_worst_s(),
+            stages=[
+                StageTurn(
+                    stage.stage.name,
+                    stage.window.running,
+                    stage.window.outstanding,
+                    stage.window.size,
+                )
+                for stage in self.source.stages
+            ],
+            pushed=self.source.pushed,
+            is_out_of_files=is_out_of_files(),
+        )
+
+    async def _tell_figures(self) -> None:
+        while True:
+            await asyncio.sleep(FIGURES_S)
+            self._link.tell(self._figures.snapshot())
+
+
+def _kinds_of(stages: Sequence[Stage]) -> frozenset[type]:
+    """Of records that these stages can make: no sink is opened for nothing."""
+    names = {stage.name for stage in stages}
+    if names <= FETCHING_STAGES:
+        return CAPTURED
+    return EMITTED | CAPTURED if names & FETCHING_STAGES or DEFAULT_GROUP in names else EMITTED
+
+
+def is_out_of_files() -> bool:
+    """Whether the system refuses this process another open file, or connection."""
+    try:
+        os.close(os.dup(STDERR))
+    except OSError as error:
+        return error.errno in (errno.EMFILE, errno.ENFILE)
+    return False
+
+
+def load_handlers(modules: str) -> None:
+    """Import what WORKER_HANDLERS names, so that its `@job`s register."""
+    # `python -m` puts the current directory first; a console script would not.
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    for name in filter(None, (name.strip() for name in modules.split(","))):
+        try:
+            importlib.import_module(name)
+        except ConfigError as error:
+            raise ConfigError(f"WORKER_HANDLERS: {name}: {error}") from error
+        except ImportError as error:
+            hint = f"; it is manyhands.{name} now" if name.startswith(FORMER_HANDLERS) else ""
+            raise ConfigError(f"WORKER_HANDLERS: cannot import {name}: {error}{hint}") from error
+        except BaseException as error:
+            raise ConfigError(
+                f"WORKER_HANDLERS: cannot import {name}: {_import_failure(error)}"
+            ) from error
+    if not REGISTRY.handlers:
+        raise ConfigError(f"WORKER_HANDLERS={modules} registers no job type")
+
+
+def _import_failure(error: BaseException) -> str:
+    """What a module does when it is imported can fail in any way; one line says how, and where."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError):
+        where = ""  # its text has it
+    failed = Failed.from_exception(error)
+    return " ".join(f"{failed.error_type}: {failed.message}{where}".split())
+
+
+def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What to tell the user: our own error if there is one, else whatever came first."""
+    ours, _ = group.split(ManyhandsError)
+    chosen: BaseException = ours if ours is not None else group
+    while isinstance(chosen, BaseExceptionGroup):
+        chosen = chosen.exceptions[0]
+    return chosen

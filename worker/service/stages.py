@@ -1,0 +1,161 @@
+"""What a worker service runs: stages, in processes of so many slots each. Pure.
+
+A stage is one list of queues. Processes of one kind run one stage or several; several share the
+slots of their process by weight (worker/source/scheduler.py).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES
+from manyhands.shared.errors import ConfigError
+from manyhands.shared.jobtypes import PARSE_QUEUE
+
+# fetch:2x500, or fetch+parse:2x500
+GROUP = re.compile(r"(?P<stages>[^:\s]+):(?P<processes>\d+)[x×](?P<slots>\d+)")
+MOST_PROCESSES = 512
+MOST_SLOTS = 100_000
+# The processes of a service that names no stages; its stage when it names its queues instead.
+DEFAULT_GROUP = "worker"
+# What the job types that come with us fill with their children.
+FED_QUEUES = {"fetch": PARSE_QUEUE, "crawl": PARSE_QUEUE, "warc": PARSE_QUEUE}
+# Slots that a stage uses in one process unless the settings say otherwise: each of these jobs has a
+# thread that computes, and megabytes in hand. More of them at a time would only take turns.
+CAPS = {"warc": 4, "export": 2}
+# The stage of a process that owns shards: its queues are those of the shards that it has.
+CRAWL_STAGE = "crawl"
+# Stages that fetch pages and leave all else to others.
+FETCHING_STAGES = frozenset({"fetch", CRAWL_STAGE})
+_NAMED_BY_QUEUE = {ALL_CRAWL_QUEUES: CRAWL_STAGE}
+
+
+@dataclass(slots=True, frozen=True)
+class Stage:
+    """`queues` in the notation of WORKER_QUEUES; `cap` in slots of one process; `feeds` is the
+    queue that its jobs fill, empty when they fill none."""
+
+    name: str
+    queues: str
+    weight: int = 1
+    cap: int = MOST_SLOTS
+    feeds: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class ProcessGroup:
+    """Processes that are all alike. Without stage names they run every registered job type."""
+
+    name: str
+    processes: int
+    slots: int
+    stage_names: tuple[str, ...] = ()
+
+
+def parse_groups(text: str) -> tuple[ProcessGroup, ...]:
+    """Read WORKER_STAGES, `fetch:2x500 parse:1x80`."""
+    groups = tuple(_parse_group(word) for word in text.replace(",", " ").split())
+    names = [name for group in groups for name in group.stage_names]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"WORKER_STAGES names {name} twice")
+    return groups
+
+
+def _parse_group(word: str) -> ProcessGroup:
+    found = GROUP.fullmatch(word)
+    if found is None:
+        raise ConfigError(
+            f"WORKER_STAGES: {word!r} is not STAGE:PROCESSESxSLOTS, such as fetch:2x500"
+        )
+    names = tuple(found["stages"].split("+"))
+    processes, slots = int(found["processes"]), int(found["slots"])
+    if not all(names):
+        raise ConfigError(f"WORKER_STAGES: {word!r} has a stage without a name")
+    if not 1 <= processes <= MOST_PROCESSES or not 1 <= slots <= MOST_SLOTS:
+        raise ConfigError(
+            f"WORKER_STAGES: {word!r} must have 1 to {MOST_PROCESSES} processes "
+            f"of 1 to {MOST_SLOTS} slots"
+        )
+    return ProcessGroup(found["stages"], processes, slots, names)
+
+
+class StageOptions(Protocol):
+    """What a settings file may say of a stage; None keeps what follows from its job type."""
+
+    @property
+    def weight(self) -> int: ...
+
+    @property
+    def cap(self) -> int | None: ...
+
+    @property
+    def queues(self) -> str | None: ...
+
+    @property
+    def feeds(self) -> str | None: ...
+
+
+def resolve_stages(
+    group: ProcessGroup,
+    queues: str,
+    queues_by_type: Mapping[str, str],
+    options: Mapping[str, StageOptions],
+) -> tuple[Stage, ...]:
+    """What the processes of a group run: the stages it names, else the queues that WORKER_QUEUES
+    names, else those of every registered job type."""
+    if group.stage_names:
+        if queues:
+            raise ConfigError("WORKER_STAGES and WORKER_QUEUES both say what to run: use one")
+        chosen = _choose(group.stage_names, queues_by_type, options)
+    elif queues:
+        chosen = [Stage(DEFAULT_GROUP, queues)]
+    else:
+        chosen = _stages_of_queues(queues_by_type)
+    return tuple(_with_options(stage, options.get(stage.name)) for stage in chosen)
+
+
+def _choose(
+    names: tuple[str, ...], queues_by_type: Mapping[str, str], options: Mapping[str, StageOptions]
+) -> list[Stage]:
+    """A stage is a registered job type, or has its queues in the settings file."""
+    known = dict(queues_by_type)
+    known |= {
+        _NAMED_BY_QUEUE[queue]: queue
+        for queue in queues_by_type.values()
+        if queue in _NAMED_BY_QUEUE
+    }
+    known |= {name: option.queues for name, option in options.items() if option.queues}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"WORKER_STAGES: no job type {name!r} is registered here (there are: "
+                f"{', '.join(sorted(known))}); does WORKER_HANDLERS name its module?"
+            )
+    return [_stage(name, known[name]) for name in names]
+
+
+def _stages_of_queues(queues_by_type: Mapping[str, str]) -> list[Stage]:
+    """One for each queue: job types that share a queue are one stage, named after the first."""
+    stages: dict[str, Stage] = {}
+    for jobtype, queue in sorted(queues_by_type.items()):
+        name = _NAMED_BY_QUEUE.get(queue, jobtype)
+        stages.setdefault(queue, _stage(name, queue))
+    return list(stages.values())
+
+
+def _stage(name: str, queues: str) -> Stage:
+    return Stage(name, queues, cap=CAPS.get(name, MOST_SLOTS), feeds=FED_QUEUES.get(name, ""))
+
+
+def _with_options(stage: Stage, options: StageOptions | None) -> Stage:
+    if options is None:
+        return stage
+    return replace(
+        stage,
+        queues=options.queues or stage.queues,
+        weight=options.weight,
+        cap=options.cap or stage.cap,
+        feeds=stage.feeds if options.feeds is None else options.feeds,
+    )
