@@ -24,8 +24,8 @@ from starlette.routing import Match, Route
 from manyhands.api.batcher import Batcher, BatchRules
 from manyhands.api.bodies import ClientGone, Receive
 from manyhands.api.budget import Shares
-from manyhands.api.crawls.desk import open_desk
 from manyhands.api.crawls.routes import router as crawl_router
+from manyhands.api.crawls.service import open_desk
 from manyhands.api.guard import ANYBODY, Guard, read_headers
 from manyhands.api.intake import Intake
 from manyhands.api.keys import Key, make_bucket, parse_keys
@@ -112,7 +112,7 @@ class Service:
         except ClientGone:
             status = 499  # as others call it: there is nobody to answer
         except Exception:
-            self._log.exception("a mistake of ours")
+            self._log.exception("unhandled exception")
             if not status:
                 await send_problem(counted, mistake())
         finally:

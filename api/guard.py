@@ -22,7 +22,7 @@ _CRAWL_INGEST = re.compile(r"/crawls(?:/dry-run|/[^/]+/seeds)?")
 
 
 @dataclass(slots=True)
-class Visit:
+class RequestHeaders:
     """What the headers of a request say, as far as this service cares."""
 
     origin: str = ""
@@ -34,8 +34,8 @@ class Visit:
     content_length: int | None = None
 
 
-def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Visit:
-    visit = Visit()
+def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> RequestHeaders:
+    visit = RequestHeaders()
     for name, value in headers:
         read = _READERS.get(name)
         if read is not None:
@@ -43,36 +43,36 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> Visit:
     return visit
 
 
-def _read_origin(visit: Visit, value: bytes) -> None:
+def _read_origin(visit: RequestHeaders, value: bytes) -> None:
     visit.origin = value.decode("latin-1")
 
 
-def _read_fetch_site(visit: Visit, value: bytes) -> None:
+def _read_fetch_site(visit: RequestHeaders, value: bytes) -> None:
     visit.fetch_site = value.decode("latin-1")
 
 
-def _read_host(visit: Visit, value: bytes) -> None:
+def _read_host(visit: RequestHeaders, value: bytes) -> None:
     visit.host = value.decode("latin-1")
 
 
-def _read_key(visit: Visit, value: bytes) -> None:
+def _read_key(visit: RequestHeaders, value: bytes) -> None:
     visit.secret = value
 
 
-def _read_authorization(visit: Visit, value: bytes) -> None:
+def _read_authorization(visit: RequestHeaders, value: bytes) -> None:
     if value[:7].lower() == b"bearer ":
         visit.secret = visit.secret or value[7:].strip()
 
 
-def _read_type(visit: Visit, value: bytes) -> None:
+def _read_type(visit: RequestHeaders, value: bytes) -> None:
     visit.content_type = value.decode("latin-1").partition(";")[0].strip().lower()
 
 
-def _read_encoding(visit: Visit, value: bytes) -> None:
+def _read_encoding(visit: RequestHeaders, value: bytes) -> None:
     visit.content_encoding = value.decode("latin-1").strip().lower()
 
 
-def _read_length(visit: Visit, value: bytes) -> None:
+def _read_length(visit: RequestHeaders, value: bytes) -> None:
     visit.content_length = int(value) if value.isdigit() else None
 
 
@@ -104,7 +104,7 @@ class Guard:
     def keys(self) -> int:
         return len(self._keys)
 
-    def admit(self, scope: Mapping[str, Any], visit: Visit) -> Key:
+    def admit(self, scope: Mapping[str, Any], visit: RequestHeaders) -> Key:
         """The key that this request comes with. Raises Problem."""
         path: str = scope["path"]
         _refuse_other_origins(visit)
@@ -122,7 +122,7 @@ class Guard:
             raise Problem(403, f"the key {key.name!r} has no scope {wanted}", {"scope": wanted})
         return key
 
-    def _refuse_other_hosts(self, path: str, visit: Visit) -> None:
+    def _refuse_other_hosts(self, path: str, visit: RequestHeaders) -> None:
         # Figures are scraped under the service's own name.
         if path != "/metrics" and not is_own_host(visit.host, self._bound_to):
             said = f"without API keys only localhost is served, not {visit.host[:100]!r}"
@@ -136,7 +136,7 @@ def needed_scope(method: str, path: str) -> Scope:
     return Scope.INGEST if is_ingest else Scope.ADMIN
 
 
-def _refuse_other_origins(visit: Visit) -> None:
+def _refuse_other_origins(visit: RequestHeaders) -> None:
     is_foreign_page = visit.fetch_site in ("cross-site", "same-site")
     if visit.origin:
         # Not the scheme: a proxy in front of us may speak TLS where we do not.

@@ -12,7 +12,7 @@ import httpx
 
 from manyhands.api.batcher import Batcher
 from manyhands.api.budget import Shares
-from manyhands.api.crawls.desk import CrawlDesk
+from manyhands.api.crawls.service import CrawlService
 from manyhands.api.intake import Intake
 from manyhands.api.keys import Key
 from manyhands.api.metrics import ApiMetrics
@@ -45,7 +45,7 @@ class Parts:
     web: httpx.AsyncClient
     run_directory: Path
     # None without a state store.
-    crawls: CrawlDesk | None = None
+    crawls: CrawlService | None = None
     is_draining: bool = False
     _streams: set[asyncio.Future[Problem]] = field(default_factory=set)
     _info: dict[str, Any] = field(default_factory=dict)

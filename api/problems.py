@@ -60,7 +60,7 @@ def unavailable(detail: str, *, retry_after_s: int, **more: Any) -> Problem:
 
 
 def mistake() -> Problem:
-    return Problem(500, "a mistake of ours: the log of the service has more")
+    return Problem(500, "unhandled exception: the log of the service has more")
 
 
 def shutting_down() -> Problem:

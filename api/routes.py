@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from manyhands.api.bodies import ZSTD_WINDOW_BYTES, Chunks, Lines, read_body, unpack_whole, unpacker
-from manyhands.api.guard import Visit
+from manyhands.api.guard import RequestHeaders
 from manyhands.api.intake import EncodedJob, checked, query_options, split_list
 from manyhands.api.keys import Key
 from manyhands.api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
@@ -48,7 +48,7 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def stream_bytes(visit: Visit) -> int:
+def stream_bytes(visit: RequestHeaders) -> int:
     return STREAM_BYTES + (ZSTD_WINDOW_BYTES if visit.content_encoding == "zstd" else 0)
 
 
@@ -105,7 +105,7 @@ async def take_jobs(request: Request) -> Response:
     """Many jobs in one request. Of a JSON list all jobs must be in order, else none is taken; of
     NDJSON and plain text each line stands for itself."""
     parts = parts_of(request)
-    visit: Visit = request.scope["visit"]
+    visit: RequestHeaders = request.scope["visit"]
     parts.refuse_if_draining()
     parts.require_broker()
     if visit.content_type == PLAIN:
@@ -120,7 +120,7 @@ async def take_jobs(request: Request) -> Response:
     return await _take_list(request, parts, visit)
 
 
-async def _take_list(request: Request, parts: Parts, visit: Visit) -> Response:
+async def _take_list(request: Request, parts: Parts, visit: RequestHeaders) -> Response:
     key: Key = request.scope["key"]
     limit = parts.settings.max_body_bytes
     announced = visit.content_length
@@ -141,7 +141,7 @@ async def _take_list(request: Request, parts: Parts, visit: Visit) -> Response:
 
 
 async def _take_lines(
-    request: Request, parts: Parts, visit: Visit, read_line: ReadLine[EncodedJob]
+    request: Request, parts: Parts, visit: RequestHeaders, read_line: ReadLine[EncodedJob]
 ) -> Response:
     key: Key = request.scope["key"]
     unpack = unpacker(visit.content_encoding)

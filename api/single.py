@@ -5,7 +5,7 @@ from collections.abc import MutableMapping
 from typing import Any
 
 from manyhands.api.bodies import Receive, read_body
-from manyhands.api.guard import Visit
+from manyhands.api.guard import RequestHeaders
 from manyhands.api.intake import query_options
 from manyhands.api.keys import Key
 from manyhands.api.parts import Parts, pay_now
@@ -26,7 +26,7 @@ def is_single_job(scope: MutableMapping[str, Any]) -> bool:
 async def take_job(
     parts: Parts,
     key: Key,
-    visit: Visit,
+    visit: RequestHeaders,
     scope: MutableMapping[str, Any],
     receive: Receive,
     send: Send,

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from manyhands.cli.api_client import Api, api_client
 from manyhands.cli.consoles import for_people
-from manyhands.cli.figures import Look, put_off, why_nothing
-from manyhands.cli.kept import read_kept
-from manyhands.cli.order import find_order
+from manyhands.cli.crawl_run import find_order
+from manyhands.cli.figures import Snapshot, put_off, why_nothing
+from manyhands.cli.saved import read_kept
 from manyhands.cli.seeds import UsageError, look_up, read_urls
 from manyhands.cli.services import (
     CRAWL_HANDLERS,
@@ -96,10 +96,10 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
                     Display(console, order.kept.request["limits"]["pages"]),
                 )
                 stalls = Stalls(console, apis.api)
-                look = await watch.to_the_end(stop, stalls.tell)
-    if look is None or not look.state.is_final:
-        return _interrupted(console, look, arguments.state)
-    return _ended(console, look, records, as_json=arguments.json)
+                snapshot = await watch.to_the_end(stop, stalls.tell)
+    if snapshot is None or not snapshot.state.is_final:
+        return _interrupted(console, snapshot, arguments.state)
+    return _ended(console, snapshot, records, as_json=arguments.json)
 
 
 async def _check_hosts(console: Console, texts: Sequence[str]) -> None:
@@ -130,28 +130,28 @@ class Stalls:
     console: Console
     api: Api
 
-    async def tell(self, look: Look) -> None:
+    async def tell(self, snapshot: Snapshot) -> None:
         domains = await self.api.get("/domains", limit=SHOWN_PUT_OFF)
-        why = "; ".join(put_off(domains["domains"])) or look.limited_by
+        why = "; ".join(put_off(domains["domains"])) or snapshot.limited_by
         self.console.print(
             f"nothing has moved for {AFTER_S:.0f} s: {why}. Ctrl-C stops; what is known is kept"
         )
 
 
-def _interrupted(console: Console, look: Look | None, state: Path) -> int:
-    if look is not None:
-        console.print(summary_table(look), soft_wrap=False)
+def _interrupted(console: Console, snapshot: Snapshot | None, state: Path) -> int:
+    if snapshot is not None:
+        console.print(summary_table(snapshot), soft_wrap=False)
     console.print(f"stopped before its end; go on with: manyhands crawl --state {state}")
     return INTERRUPTED
 
 
-def _ended(console: Console, look: Look, records: Path, *, as_json: bool) -> int:
-    console.print(summary_table(look), soft_wrap=False)
-    nothing = why_nothing(look)
+def _ended(console: Console, snapshot: Snapshot, records: Path, *, as_json: bool) -> int:
+    console.print(summary_table(snapshot), soft_wrap=False)
+    nothing = why_nothing(snapshot)
     if nothing is not None:
         console.print(f"nothing was fetched: {nothing}")
     else:
         console.print(f"records: {records}")
     if as_json:
-        print(orjson.dumps(summary_document(look, records)).decode())
-    return 0 if is_good(look) and nothing is None else 1
+        print(orjson.dumps(summary_document(snapshot, records)).decode())
+    return 0 if is_good(snapshot) and nothing is None else 1

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from manyhands.cli.api_client import api_client
 from manyhands.cli.consoles import for_people
-from manyhands.cli.figures import Look
+from manyhands.cli.figures import Snapshot
 from manyhands.cli.services import (
     CRAWL_HANDLERS,
     ROOT,
@@ -76,11 +76,11 @@ async def _run(console: Console, place: Place, arguments: argparse.Namespace, st
             services = (webs.service, brokers.service, apis.service, workers.service)
             display = Display(console, site.pages)
             watch = Watch(apis.api, worker_api, crawl, services, display)
-            look = await watch.to_the_end(stop, _give_up)
-        if look is None:
+            snapshot = await watch.to_the_end(stop, _give_up)
+        if snapshot is None:
             return INTERRUPTED
         verdict = await webs.verdict()
-    return _summary(console, look, verdict, _lines(records), site.pages)
+    return _summary(console, snapshot, verdict, _lines(records), site.pages)
 
 
 class _Building:
@@ -121,23 +121,27 @@ def _worker_settings(site: Site, records: Path, slots: int) -> dict[str, str]:
     }
 
 
-async def _give_up(look: Look) -> None:
+async def _give_up(snapshot: Snapshot) -> None:
     raise ServiceFailed(
-        f"nothing moved for {AFTER_S:.0f} s: {look.done:,} pages done, "
-        f"{look.urls['queued']:,} wait; {look.limited_by}"
+        f"nothing moved for {AFTER_S:.0f} s: {snapshot.done:,} pages done, "
+        f"{snapshot.urls['queued']:,} wait; {snapshot.limited_by}"
     )
 
 
 def _summary(
-    console: Console, look: Look, verdict: Mapping[str, Any], records: list[bytes], pages: int
+    console: Console,
+    snapshot: Snapshot,
+    verdict: Mapping[str, Any],
+    records: list[bytes],
+    pages: int,
 ) -> int:
-    console.print(summary_table(look), soft_wrap=False)
+    console.print(summary_table(snapshot), soft_wrap=False)
     console.print(_origin_table(verdict), soft_wrap=False)
     for line in records[:SHOWN_RECORDS]:
         record = orjson.loads(line)
         shown = f"{record['url']}  {record['title']!r}, {len(record['links'])} links"
         console.print(shown)
-    wrong = wrongs(look, verdict, len(records), pages)
+    wrong = wrongs(snapshot, verdict, len(records), pages)
     for text in wrong:
         console.print(f"not as it should be: {text}")
     return 1 if wrong else 0
@@ -156,13 +160,13 @@ def _origin_table(verdict: Mapping[str, Any]) -> Table:
     return table
 
 
-def wrongs(look: Look, verdict: Mapping[str, Any], records: int, pages: int) -> list[str]:
+def wrongs(snapshot: Snapshot, verdict: Mapping[str, Any], records: int, pages: int) -> list[str]:
     """What a perfect crawl would not have."""
     found = []
-    if look.state is not CrawlState.COMPLETED:
-        found.append(f"the crawl ended as {look.state}: {look.reason}")
-    if look.done != pages or records != pages:
-        found.append(f"{look.done:,} pages done and {records:,} records, of {pages:,} pages")
+    if snapshot.state is not CrawlState.COMPLETED:
+        found.append(f"the crawl ended as {snapshot.state}: {snapshot.reason}")
+    if snapshot.done != pages or records != pages:
+        found.append(f"{snapshot.done:,} pages done and {records:,} records, of {pages:,} pages")
     if verdict["twice"] or verdict["violations"]:
         found.append(str(verdict["text"]))
     return found

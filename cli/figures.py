@@ -26,7 +26,7 @@ class Hosts:
 
 
 @dataclass(slots=True, frozen=True)
-class Look:
+class Snapshot:
     """A crawl at one moment. `hosts` is None when no worker says."""
 
     id: int
@@ -59,14 +59,14 @@ class Look:
         return (self.state, *self.urls.values(), *self.counters.values())
 
 
-def make_look(
+def make_snapshot(
     view: Mapping[str, Any],
     errors: Sequence[Mapping[str, Any]],
     queues: Iterable[Mapping[str, Any]],
     metrics: str,
-) -> Look:
+) -> Snapshot:
     backlog = sum(queue["size"] for queue in queues if queue["name"] == PARSE_QUEUE)
-    return Look(
+    return Snapshot(
         id=view["id"],
         state=CrawlState(view["state"]),
         reason=view["reason"],
@@ -99,31 +99,33 @@ def hosts_of(metrics: str) -> Hosts | None:
     return Hosts(told["ready"], told["waiting"], told["busy"])
 
 
-def progress_line(look: Look) -> str:
+def progress_line(snapshot: Snapshot) -> str:
     """Without how many pages are done: that is the bar's."""
-    parts = ["– pages/s" if look.pages_per_s is None else f"{look.pages_per_s:,.1f} pages/s"]
-    if look.hosts is not None:
-        hosts = look.hosts
+    parts = [
+        "– pages/s" if snapshot.pages_per_s is None else f"{snapshot.pages_per_s:,.1f} pages/s"
+    ]
+    if snapshot.hosts is not None:
+        hosts = snapshot.hosts
         parts += [f"hosts {hosts.ready:,} ready, {hosts.waiting:,} waiting"]
         parts += [f"fetching {hosts.fetching:,}"]
-    parts += [f"queue {look.urls['queued'] + look.urls['claimed']:,}"]
-    parts += [f"parse backlog {look.parse_backlog:,}", errors_told(look)]
+    parts += [f"queue {snapshot.urls['queued'] + snapshot.urls['claimed']:,}"]
+    parts += [f"parse backlog {snapshot.parse_backlog:,}", errors_told(snapshot)]
     return " · ".join(parts)
 
 
-def errors_told(look: Look) -> str:
+def errors_told(snapshot: Snapshot) -> str:
     """How many, and what the last one was."""
-    errors = [error for error in look.errors if not is_a_rule(error["reason"])]
+    errors = [error for error in snapshot.errors if not is_a_rule(error["reason"])]
     if not errors:
         return "errors 0"
     last = max(errors, key=lambda error: str(error["last_at"]))
     host = urlsplit(last["sample_url"]).netloc
-    return f"errors {error_count(look):,}, last: {last['reason']} ({host})"
+    return f"errors {error_count(snapshot):,}, last: {last['reason']} ({host})"
 
 
-def error_count(look: Look) -> int:
+def error_count(snapshot: Snapshot) -> int:
     """URLs that failed, and tries that will be repeated."""
-    return sum(error["count"] for error in look.errors if not is_a_rule(error["reason"]))
+    return sum(error["count"] for error in snapshot.errors if not is_a_rule(error["reason"]))
 
 
 def is_a_rule(reason: str) -> bool:
@@ -143,17 +145,17 @@ def queue_groups(queues: Iterable[Mapping[str, Any]]) -> list[tuple[str, int, fl
     return [(name, *group) for name, group in sorted(groups.items())]
 
 
-def why_nothing(look: Look) -> str | None:
+def why_nothing(snapshot: Snapshot) -> str | None:
     """Why a crawl that has ended has not one page, for people who expected some."""
-    if look.pages or look.urls["done"]:
+    if snapshot.pages or snapshot.urls["done"]:
         return None
-    admitted = look.counters["admitted"]
-    if admitted and look.urls["disallowed"] == admitted:
+    admitted = snapshot.counters["admitted"]
+    if admitted and snapshot.urls["disallowed"] == admitted:
         return "robots.txt forbids all of it: the site does not want to be crawled there"
-    if look.errors:
-        most = look.errors[0]
+    if snapshot.errors:
+        most = snapshot.errors[0]
         return f"{most['reason']} ({most['count']} ×), such as {most['sample_url']}"
-    return look.reason or None
+    return snapshot.reason or None
 
 
 def put_off(domains: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from rich.table import Table
 
 from manyhands.cli.cuts import cut_texts
-from manyhands.cli.figures import Look
+from manyhands.cli.figures import Snapshot
 from manyhands.shared.crawl.states import CrawlState
 
 SHOWN_ERRORS = 10
@@ -15,40 +15,42 @@ KIB = 1024
 GOOD = (CrawlState.COMPLETED, CrawlState.LIMIT_REACHED)
 
 
-def is_good(look: Look) -> bool:
-    return look.state in GOOD
+def is_good(snapshot: Snapshot) -> bool:
+    return snapshot.state in GOOD
 
 
-def summary_table(look: Look) -> Table:
-    table = Table(title=title(look), title_justify="left", show_header=False, box=None)
+def summary_table(snapshot: Snapshot) -> Table:
+    table = Table(title=title(snapshot), title_justify="left", show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     # That of a crawl that is stopped is not over.
-    time = f" in {look.seconds:,.1f} s: {rate(look):,.1f}/s" if look.seconds else ""
-    table.add_row("pages", f"{look.pages:,}{time}, {size(look.counters['bytes'])}")
-    table.add_row("URLs", counts(look.urls))
-    table.add_row("links", counts({name: look.counters[name] for name in ("links", "duplicates")}))
-    table.add_row("left out", counts(look.left_out))
-    for number, text in enumerate(cut_texts(look.counters)):
+    time = f" in {snapshot.seconds:,.1f} s: {rate(snapshot):,.1f}/s" if snapshot.seconds else ""
+    table.add_row("pages", f"{snapshot.pages:,}{time}, {size(snapshot.counters['bytes'])}")
+    table.add_row("URLs", counts(snapshot.urls))
+    table.add_row(
+        "links", counts({name: snapshot.counters[name] for name in ("links", "duplicates")})
+    )
+    table.add_row("left out", counts(snapshot.left_out))
+    for number, text in enumerate(cut_texts(snapshot.counters)):
         table.add_row("" if number else "cut", text)
-    for number, error in enumerate(look.errors[:SHOWN_ERRORS]):
+    for number, error in enumerate(snapshot.errors[:SHOWN_ERRORS]):
         table.add_row("" if number else "errors", error_text(error))
-    more = len(look.errors) - SHOWN_ERRORS
+    more = len(snapshot.errors) - SHOWN_ERRORS
     if more > 0:
         table.add_row("", f"and {more:,} more reasons")
-    for number, host in enumerate(look.put_off):
+    for number, host in enumerate(snapshot.put_off):
         table.add_row("" if number else "put off", put_off_text(host))
     return table
 
 
-def rate(look: Look) -> float:
+def rate(snapshot: Snapshot) -> float:
     """Pages per second, from the first to the end."""
-    return look.pages / look.seconds if look.seconds else 0.0
+    return snapshot.pages / snapshot.seconds if snapshot.seconds else 0.0
 
 
-def title(look: Look) -> str:
-    reason = f": {look.reason}" if look.reason else ""
-    return f"crawl {look.id} {str(look.state).replace('_', ' ')}{reason}"
+def title(snapshot: Snapshot) -> str:
+    reason = f": {snapshot.reason}" if snapshot.reason else ""
+    return f"crawl {snapshot.id} {str(snapshot.state).replace('_', ' ')}{reason}"
 
 
 def error_text(error: Mapping[str, Any]) -> str:
@@ -76,17 +78,17 @@ def size(count: int) -> str:
     return f"{amount:,.1f} {units[0]}" if units[0] != "B" else f"{count} B"
 
 
-def summary_document(look: Look, records: Path) -> dict[str, Any]:
+def summary_document(snapshot: Snapshot, records: Path) -> dict[str, Any]:
     return {
-        "crawl": look.id,
-        "state": look.state,
-        "reason": look.reason,
-        "pages": look.pages,
-        "seconds": round(look.seconds, 3),
-        "pages_per_s": round(rate(look), 3),
-        "urls": dict(look.urls),
-        "counters": dict(look.counters),
-        "left_out": dict(look.left_out),
-        "errors": list(look.errors),
+        "crawl": snapshot.id,
+        "state": snapshot.state,
+        "reason": snapshot.reason,
+        "pages": snapshot.pages,
+        "seconds": round(snapshot.seconds, 3),
+        "pages_per_s": round(rate(snapshot), 3),
+        "urls": dict(snapshot.urls),
+        "counters": dict(snapshot.counters),
+        "left_out": dict(snapshot.left_out),
+        "errors": list(snapshot.errors),
         "records": str(records),
     }

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from manyhands.cli.api_client import Api, ApiFailed
-from manyhands.cli.figures import Look, make_look, progress_line
+from manyhands.cli.figures import Snapshot, make_snapshot, progress_line
 from manyhands.cli.services import Service
 from manyhands.cli.stall import Stall
 from manyhands.cli.stop import Stop
@@ -54,14 +54,16 @@ class Display:
         with Live(Group(self._bar, self._line), console=self.console, refresh_per_second=4):
             yield
 
-    def show(self, look: Look, now: float) -> None:
+    def show(self, snapshot: Snapshot, now: float) -> None:
         # What the bar counts is a page to the end: parsed, and its record written.
-        self._bar.update(self._bar.task_ids[0], description=str(look.state), completed=look.done)
-        self._line.plain = progress_line(look)
+        self._bar.update(
+            self._bar.task_ids[0], description=str(snapshot.state), completed=snapshot.done
+        )
+        self._line.plain = progress_line(snapshot)
         is_time = now - self._told_at >= PLAIN_LINE_EVERY_S
-        if not self.console.is_terminal and is_time and not look.state.is_final:
+        if not self.console.is_terminal and is_time and not snapshot.state.is_final:
             self._told_at = now
-            done = f"{look.done:,} of {self.total:,} pages · {progress_line(look)}"
+            done = f"{snapshot.done:,} of {self.total:,} pages · {progress_line(snapshot)}"
             self.console.print(done)
 
 
@@ -76,27 +78,27 @@ class Watch:
     display: Display
 
     async def to_the_end(
-        self, stop: Stop, on_stall: Callable[[Look], Awaitable[None]]
-    ) -> Look | None:
-        """The last look: that of a crawl that has not ended if it was stopped before, and None if
-        there was none. Raises ServiceFailed when a service has ended."""
+        self, stop: Stop, on_stall: Callable[[Snapshot], Awaitable[None]]
+    ) -> Snapshot | None:
+        """The last snapshot: of a crawl that has not ended if it was stopped before; None if there
+        was none. Raises ServiceFailed when a service has ended."""
         stall = Stall(time.monotonic())
-        last: Look | None = None
+        last: Snapshot | None = None
         with self.display.shown():
             while not stop.is_asked:
-                look = await self._look()
+                snapshot = await self._look()
                 now = time.monotonic()
-                if look is not None:
-                    last = look
-                    self.display.show(look, now)
-                    if look.state.is_final:
-                        return look
-                    if stall.look(look.movement, now):
-                        await on_stall(look)
+                if snapshot is not None:
+                    last = snapshot
+                    self.display.show(snapshot, now)
+                    if snapshot.state.is_final:
+                        return snapshot
+                    if stall.look(snapshot.movement, now):
+                        await on_stall(snapshot)
                 await stop.wait(LOOK_EVERY_S)
         return last
 
-    async def _look(self) -> Look | None:
+    async def _look(self) -> Snapshot | None:
         """None: the API has too much to do just now."""
         for service in self.services:
             service.check()
@@ -111,7 +113,7 @@ class Watch:
                 return None
             raise
 
-    async def look(self) -> Look:
+    async def look(self) -> Snapshot:
         view = await self.api.get(f"/crawls/{self.crawl}")
         errors = await self.api.get(f"/crawls/{self.crawl}/errors")
         queues = await self.api.get("/queues")
@@ -119,4 +121,4 @@ class Watch:
             metrics = await self.worker.text("/metrics")
         except ApiFailed:
             metrics = ""
-        return make_look(view, errors["errors"], queues, metrics)
+        return make_snapshot(view, errors["errors"], queues, metrics)

@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel
 
 from manyhands.api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
-from manyhands.api.crawls.desk import CrawlDesk
 from manyhands.api.crawls.model import (
     CrawlChange,
     CrawlPage,
@@ -27,7 +26,8 @@ from manyhands.api.crawls.model import (
 from manyhands.api.crawls.orders import CrawlAction
 from manyhands.api.crawls.paging import MAX_CURSOR_LENGTH, MAX_ID
 from manyhands.api.crawls.seeds import Seed, check_seeds, json_line, plain_line
-from manyhands.api.guard import Visit
+from manyhands.api.crawls.service import CrawlService
+from manyhands.api.guard import RequestHeaders
 from manyhands.api.intake import Model, checked
 from manyhands.api.keys import Key
 from manyhands.api.parts import Parts, pay, pay_now
@@ -53,14 +53,14 @@ NOT_LINES = "application/json"
 router = APIRouter(tags=["crawls"])
 
 
-def desk_of(request: Request) -> CrawlDesk:
+def desk_of(request: Request) -> CrawlService:
     desk = parts_of(request).crawls
     if desk is None:
         raise Problem(501, NO_CRAWLS)
     return desk
 
 
-Desk = Annotated[CrawlDesk, Depends(desk_of)]
+Desk = Annotated[CrawlService, Depends(desk_of)]
 CrawlId = Annotated[int, Path(ge=1, le=MAX_ID)]
 Domain = Annotated[
     str, Path(min_length=1, max_length=MAX_HOST_LENGTH, description="a registrable domain")
@@ -183,7 +183,7 @@ async def add_seeds(
     """Seeds of any number, one a line: plain URLs, or NDJSON. Each line stands for itself, and the
     answer names those that were refused. May be packed (Content-Encoding: gzip or zstd)."""
     parts = parts_of(request)
-    visit: Visit = request.scope["visit"]
+    visit: RequestHeaders = request.scope["visit"]
     parts.refuse_if_draining()
     if visit.content_type == NOT_LINES:
         raise Problem(415, "seeds come as lines: send text/plain or application/x-ndjson")
@@ -196,10 +196,10 @@ async def add_seeds(
 
 
 async def _take_lines(
-    request: Request, parts: Parts, desk: CrawlDesk, crawl: int, read_line: ReadLine[Seed]
+    request: Request, parts: Parts, desk: CrawlService, crawl: int, read_line: ReadLine[Seed]
 ) -> dict[str, Any]:
     key: Key = request.scope["key"]
-    visit: Visit = request.scope["visit"]
+    visit: RequestHeaders = request.scope["visit"]
     unpack = unpacker(visit.content_encoding)
     with parts.streams.hold(key, stream_bytes(visit)), parts.stoppable() as stop:
         stream = LineStream(
@@ -266,7 +266,7 @@ async def get_domains(desk: Desk, limit: Limit = 100) -> DomainList:
 async def _read(request: Request, model: type[Model], limit: int | None = None) -> Model:
     """The body, which may be packed, as a model."""
     parts = parts_of(request)
-    visit: Visit = request.scope["visit"]
+    visit: RequestHeaders = request.scope["visit"]
     parts.refuse_if_draining()
     most = limit or parts.settings.max_body_bytes
     announced = visit.content_length

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from manyhands.worker.process.child import ChildSpec
 from manyhands.worker.process.fork_safety import SIGNALS, leave_the_parent
-from manyhands.worker.service.link import Family, Figures, Ready, Sample, StageReport, Turn, encode
+from manyhands.worker.service.link import Family, Figures, Pulse, Ready, Sample, StageReport, encode
 
 MANY_SAMPLES = 100_000
 
@@ -78,6 +78,6 @@ def lists_what_it_has(_spec: ChildSpec, parent: Connection) -> None:
     parent.recv_bytes()
 
 
-def turn(*said: str) -> Turn:
+def turn(*said: str) -> Pulse:
     """What it has to say is in place of its worker ids."""
-    return Turn(list(said), True, False, 0, 0, 0.0, 0.0, [])
+    return Pulse(list(said), True, False, 0, 0, 0.0, 0.0, [])

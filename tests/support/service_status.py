@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from manyhands.worker.service.link import StageReport, StageTurn
+from manyhands.worker.service.link import StagePulse, StageReport
 from manyhands.worker.supervision.status import (
     ChildState,
     ChildStatus,
@@ -34,8 +34,8 @@ def stage(name: str, *queues: str, cap: int = 500) -> StageReport:
     return StageReport(name, list(queues or (name,)), 1, cap, "")
 
 
-def turn(name: str, running: int) -> StageTurn:
-    return StageTurn(name, running, 0, 0)
+def turn(name: str, running: int) -> StagePulse:
+    return StagePulse(name, running, 0, 0)
 
 
 def service(*children: ChildStatus, **changes: Any) -> ServiceStatus:

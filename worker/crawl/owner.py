@@ -1,8 +1,8 @@
 """A process that owns shards: everything that follows from its leases, put together and run.
 
-The parts: `leasing` has the shards, `feed` fetches, `desk` takes URLs in, `outbox` sends links to
-other shards, `orders` carries out what operators want, `leader` does what one process must do for
-all. Shard stores live in one thread, the control store in another.
+The parts: `leasing` has the shards, `dispatcher` fetches, `admission` takes URLs in, `outbox` sends
+links to other shards, `commands` carries out what operators want, `leader` does what one process
+must do for all. Shard stores live in one thread, the control store in another.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from manyhands.shared.crawl.store.sqlite.control import SqliteControl
 from manyhands.shared.crawl.store.sqlite.reshard import reshard
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
-from manyhands.worker.crawl.fetching.dispatcher import Feed
-from manyhands.worker.crawl.fetching.page_fetch import ROBOTS_CACHE_BYTES, Visits
+from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
+from manyhands.worker.crawl.fetching.page_fetch import ROBOTS_CACHE_BYTES, PageFetches
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
 from manyhands.worker.crawl.fetching.settling import Settling
-from manyhands.worker.crawl.frontier.admission import Desk
-from manyhands.worker.crawl.frontier.commands import Orders
+from manyhands.worker.crawl.frontier.admission import Admission
+from manyhands.worker.crawl.frontier.commands import OperatorCommands
 from manyhands.worker.crawl.frontier.hosts import OwnedShard
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.frontier.outbox import ARRIVED_LOOK_S, Outbox
@@ -36,7 +36,7 @@ from manyhands.worker.crawl.leader import LEADER_TTL_S, Leader
 from manyhands.worker.crawl.metrics import CrawlFigures
 from manyhands.worker.crawl.politeness.robots_cache import RobotsCache
 from manyhands.worker.crawl.shards.control import Control
-from manyhands.worker.crawl.shards.leases import Rights
+from manyhands.worker.crawl.shards.leases import LeaseGuard
 from manyhands.worker.crawl.shards.leasing import Leasing
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.crawl.tasks import Tasks
@@ -84,11 +84,11 @@ class Owner:
         self._ended = asyncio.Event()
         self._shards: dict[int, OwnedShard] = {}
         self._control = Control(settings.state)
-        self._store = StoreThread(lambda: self._feed.patience_s)
+        self._store = StoreThread(lambda: self._dispatcher.patience_s)
         self._crawls = LiveCrawls()
         self._background = Tasks()
         self._figures = CrawlFigures()
-        rights = Rights(settings.lease_s)
+        lease_guard = LeaseGuard(settings.lease_s)
         settling = Settling(self._store, self._store_failed)
         self._outbox = Outbox(self._store, push, lambda: list(self._shards))
         self._hosts = WorkingSet(
@@ -97,9 +97,9 @@ class Owner:
             settling,
             self._background,
             self._store_failed,
-            lambda: self._feed.wake(),
+            lambda: self._dispatcher.wake(),
         )
-        self.desk = Desk(
+        self.admission = Admission(
             self._store,
             self._crawls,
             self._shards,
@@ -107,30 +107,30 @@ class Owner:
             self._hosts.told_new,
             self._outbox.wake,
         )
-        self._visits = Visits(
+        self._page_fetches = PageFetches(
             figures=self._figures,
             store=self._store,
-            desk=self.desk,
+            admission=self.admission,
             crawls=self._crawls,
-            rights=rights,
+            lease_guard=lease_guard,
             fetcher=fetcher,
             sinks=sinks,
             tag=lambda: self._control.tag,
-            pages=PagePusher(push, lambda shard: crawl_queue(shard, self.desk.shards)),
+            pages=PagePusher(push, lambda shard: crawl_queue(shard, self.admission.shards)),
             settings=fetch,
             in_flight=in_flight,
             retry_s=settings.retry_s,
             settling=settling,
             hosts=self._hosts,
             store_failed=self._store_failed,
-            wake=lambda: self._feed.wake(),
+            wake=lambda: self._dispatcher.wake(),
             robots=RobotsCache(ROBOTS_CACHE_BYTES, settings.retry_s, clock.now),
             tasks=self._background,
         )
-        self._feed = Feed(
-            slots, self._hosts, self._visits, self._crawls, settling, self._wants_pages
+        self._dispatcher = Dispatcher(
+            slots, self._hosts, self._page_fetches, self._crawls, settling, self._wants_pages
         )
-        self._orders = Orders(
+        self._orders = OperatorCommands(
             member=self.name,
             directory=settings.state,
             settings=settings,
@@ -140,10 +140,10 @@ class Owner:
             store=self._store,
             crawls=self._crawls,
             hosts=self._hosts,
-            desk=self.desk,
+            admission=self.admission,
             tasks=self._background,
-            wake=lambda: self._feed.wake(),
-            pages_came=lambda: self._feed.pages_came(),
+            wake=lambda: self._dispatcher.wake(),
+            pages_came=lambda: self._dispatcher.pages_came(),
             log=self._log,
         )
         self._leader = Leader(
@@ -155,13 +155,13 @@ class Owner:
             settings=settings,
             directory=settings.state,
             shards=self._shards,
-            rights=rights,
+            lease_guard=lease_guard,
             control=self._control,
             store=self._store,
             crawls=self._crawls,
             hosts=self._hosts,
-            desk=self.desk,
-            feed=self._feed,
+            admission=self.admission,
+            dispatcher=self._dispatcher,
             outbox=self._outbox,
             leader=self._leader,
             tasks=self._background,
@@ -187,18 +187,18 @@ class Owner:
                     part.cancel()
                 await asyncio.wait(parts)
                 # Leases are renewed for as long as there are any.
-                await self._visits.robots.close()
+                await self._page_fetches.robots.close()
                 await self._leasing.release_all()
                 renewing.cancel()
         finally:
-            self._feed.is_open = False
+            self._dispatcher.is_open = False
             self._ended.set()
 
     async def stop_feeding(self) -> None:
         """Fetch nothing new, and wait for what is being fetched."""
         self._leasing.is_stopping = True
-        self._feed.is_open = False
-        while self._visits.are_under_way:  # noqa: ASYNC110 - any of many may be the last
+        self._dispatcher.is_open = False
+        while self._page_fetches.are_under_way:  # noqa: ASYNC110 - any of many may be the last
             await asyncio.sleep(LEAVE_LOOK_S)
 
     async def close(self) -> None:
@@ -209,11 +209,11 @@ class Owner:
         await self._control.close(self.name)
 
     def set_pace(self, pace: float) -> None:
-        self._feed.pace = pace
+        self._dispatcher.pace = pace
 
     def families(self) -> Iterable[Family]:
         shards = {"shards": len(self._shards), "damaged_shards": len(self._leasing.damaged)}
-        return self._figures.families(self._feed.figures() | shards)
+        return self._figures.families(self._dispatcher.figures() | shards)
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         return [
@@ -224,7 +224,7 @@ class Owner:
             self._watch_arrivals(),
             self._readmit(),
             self._lead(),
-            self._outbox.run_pump(lambda: self.desk.generation, lambda: self.desk.shards),
+            self._outbox.run_pump(lambda: self.admission.generation, lambda: self.admission.shards),
         ]
 
     def _store_failed(self, shard: OwnedShard, error: Exception) -> None:
@@ -256,7 +256,7 @@ class Owner:
             for shard in list(self._shards.values()):
                 await self._hosts.load(shard)
             await self._orders.return_pages()
-            self._feed.wake()
+            self._dispatcher.wake()
             await asyncio.sleep(LOAD_S)
 
     async def _watch_arrivals(self) -> None:
@@ -283,7 +283,7 @@ class Owner:
         while True:
             began_at = time.monotonic()
             if not self._leasing.is_stopping:
-                await self._leader.tick(self.desk.shards)
+                await self._leader.tick(self.admission.shards)
                 if self._leader.is_leading != was_leading:
                     was_leading = self._leader.is_leading
                     self._leasing.tell_queues()

@@ -23,4 +23,4 @@ class Tasks:
     def _ended(self, task: "asyncio.Task[object]") -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("a mistake of ours in a crawl", exc_info=error)
+            self._log.error("unhandled exception in a crawl", exc_info=error)

@@ -38,14 +38,14 @@ AGAIN_S = 1.0
 
 @job(PARSED, queue=ALL_CRAWL_QUEUES)
 async def parsed(pages: list[ParsedPage], context: JobContext) -> None:
-    desk = _owner().desk
+    admission = _owner().admission
     for page in pages:
         if page.error:
             context.log.warning("a page has no links", url=page.url, reason=page.error)
     by_queue: dict[str, list[ParsedPage]] = {}
-    for page in await desk.parsed(pages):
+    for page in await admission.parsed(pages):
         # Its shard has another owner by now, or the number of shards has changed.
-        queue = crawl_queue(desk.shard_of(page.url), desk.shards)
+        queue = crawl_queue(admission.shard_of(page.url), admission.shards)
         by_queue.setdefault(queue, []).append(page)
     for number, (queue, elsewhere) in enumerate(by_queue.items()):
         again = parsed_job(ParsedMessage(pages=elsewhere), queue, f"{context.id}+{number}")
@@ -61,7 +61,7 @@ async def links(generation: int, target: int, batches: list[Any]) -> None:
         batches=[LinksBatch(*batch) for batch in batches],
     )
     try:
-        await _owner().desk.links(message)
+        await _owner().admission.links(message)
     except LeaseLost:
         raise Defer(utc_now() + timedelta(seconds=AGAIN_S)) from None
 

@@ -19,9 +19,9 @@ from manyhands.worker.records import Capture
 from manyhands.worker.service.settings import current
 
 SETTINGS = current().fetch
-HOPS = Http1Fetcher(SETTINGS, AddressRule(current().allow.nets), budget=PAGES_IN_FLIGHT)
-close_at_stop(HOPS.close)
-FETCHER: Fetcher = FollowingFetcher(HOPS, SETTINGS)
+PLAIN_FETCHER = Http1Fetcher(SETTINGS, AddressRule(current().allow.nets), budget=PAGES_IN_FLIGHT)
+close_at_stop(PLAIN_FETCHER.close)
+FETCHER: Fetcher = FollowingFetcher(PLAIN_FETCHER, SETTINGS)
 
 
 @job("fetch")

@@ -39,10 +39,10 @@ from manyhands.worker.service.link import (
     TURN_S,
     Backlog,
     Family,
+    Pulse,
     Ready,
+    StagePulse,
     StageReport,
-    StageTurn,
-    Turn,
 )
 from manyhands.worker.service.stages import (
     DEFAULT_GROUP,
@@ -308,8 +308,8 @@ class WorkerProcess:
         self._is_turn_due = False
         self._link.tell(self._turn())
 
-    def _turn(self) -> Turn:
-        return Turn(
+    def _turn(self) -> Pulse:
+        return Pulse(
             wids=self.source.worker_ids(),
             is_connected=self.source.is_connected,
             is_draining=self._heartbeat.state is not None,
@@ -318,7 +318,7 @@ class WorkerProcess:
             fetch_silence_s=self.source.fetch_silence_s(self._loop.time()),
             loop_lag_s=self._lag.take_worst_s(),
             stages=[
-                StageTurn(
+                StagePulse(
                     stage.stage.name,
                     stage.window.running,
                     stage.window.outstanding,

@@ -26,7 +26,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     stages: list[StageReport]
 
 
-class StageTurn(msgspec.Struct, frozen=True):
+class StagePulse(msgspec.Struct, frozen=True):
     """Of one stage, now: jobs running, FETCHes outstanding, FETCHes it would like to have."""
 
     name: str
@@ -42,7 +42,7 @@ class Pushed(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
-class Turn(msgspec.Struct, frozen=True, tag=True):
+class Pulse(msgspec.Struct, frozen=True, tag=True):
     """Every second, and at once when the worker ids change.
 
     `fetch_silence_s` is how long a FETCH has been waiting since the last answer of any lane; 0
@@ -56,7 +56,7 @@ class Turn(msgspec.Struct, frozen=True, tag=True):
     unanswered: int
     fetch_silence_s: float
     loop_lag_s: float
-    stages: list[StageTurn]
+    stages: list[StagePulse]
     # By queue, for the queues that its stages feed.
     pushed: dict[str, Pushed] = {}
     # It can open neither a file nor a connection: all that it may have are open.
@@ -97,7 +97,7 @@ class Backlog(msgspec.Struct, frozen=True, tag=True):
     paces: dict[str, float]
 
 
-FromChild = Ready | Turn | Figures
+FromChild = Ready | Pulse | Figures
 _encoder = msgspec.json.Encoder()
 _from_child: msgspec.json.Decoder[FromChild] = msgspec.json.Decoder(FromChild)
 _from_parent: msgspec.json.Decoder[Backlog] = msgspec.json.Decoder(Backlog)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from manyhands.worker.service.link import Backlog, Pushed, StageReport, Turn
+from manyhands.worker.service.link import Backlog, Pulse, Pushed, StageReport
 
 
 def watched_queues(stages: Iterable[StageReport]) -> set[str]:
@@ -32,7 +32,7 @@ def backlog_of(
     return Backlog(queues, its_paces)
 
 
-def mean_bytes_by_queue(turns: Iterable[Turn]) -> dict[str, float]:
+def mean_bytes_by_queue(turns: Iterable[Pulse]) -> dict[str, float]:
     """How large a job is that the children have put into each queue."""
     totals: dict[str, Pushed] = {}
     for turn in turns:

@@ -24,9 +24,9 @@ from manyhands.worker.service.held_jobs import HeldJob
 from manyhands.worker.service.link import (
     Backlog,
     Figures,
+    Pulse,
     Ready,
     StageReport,
-    Turn,
     decode_from_child,
     encode,
 )
@@ -57,7 +57,7 @@ class ChildHandle:
         self.started_at = now
         self.ready_at: float | None = None
         self.stages: list[StageReport] = []
-        self.turn: Turn | None = None
+        self.turn: Pulse | None = None
         self.told_paces: dict[str, float] = {}
         self.rss_bytes = 0
         # Jobs without retries that it had in hand when it died.
@@ -193,7 +193,7 @@ class ChildHandle:
         except msgspec.DecodeError as error:
             self._not_understood(error)
             return
-        if isinstance(message, Turn):
+        if isinstance(message, Pulse):
             self.turn = message
         elif isinstance(message, Ready):
             self.ready_at = self._loop.time()

@@ -45,7 +45,7 @@ class Service:
     figures: FiguresKeeper
     start: Callable[[Coroutine[None, None, None], str], None]
     on_ready: Callable[[], None]
-    on_given_up: Callable[["Place"], None]
+    on_given_up: Callable[["ChildSlot"], None]
     events: EventLog = field(default_factory=EventLog)
     start_gate: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_quiet: bool = False
@@ -57,7 +57,7 @@ class Service:
         return self.is_quiet or self.is_stopping
 
 
-class Place:
+class ChildSlot:
     """State: who is in it (`child`), who comes into it during a roll (`successor`), who is leaving
     it; and, while it is empty, when somebody comes."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from manyhands.worker.service.link import Figures, StageReport, StageTurn
+from manyhands.worker.service.link import Figures, StagePulse, StageReport
 
 MOST_EVENTS = 200
 
@@ -55,7 +55,7 @@ class ChildStatus:
     last_exit: str = ""
     # As it resolved them (empty until it is ready), and what they do now.
     stages: Sequence[StageReport] = ()
-    turns: Sequence[StageTurn] = ()
+    turns: Sequence[StagePulse] = ()
 
 
 class RollState(StrEnum):

@@ -17,7 +17,7 @@ from manyhands.worker.process.fork_safety import SIGNALS
 from manyhands.worker.service import exits
 from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 from manyhands.worker.supervision.child_handle import ChildHandle
-from manyhands.worker.supervision.child_slot import Place, Service
+from manyhands.worker.supervision.child_slot import ChildSlot, Service
 from manyhands.worker.supervision.limits import (
     cgroup_memory_bytes,
     descriptors_needed,
@@ -67,7 +67,7 @@ class Supervisor:
             on_given_up=self._place_given_up,
         )
         self._places = [
-            Place(group, number, self._service)
+            ChildSlot(group, number, self._service)
             for group in self._groups
             for number in range(group.processes)
         ]
@@ -173,7 +173,7 @@ class Supervisor:
 
     # Stopping
 
-    def _place_given_up(self, place: Place) -> None:
+    def _place_given_up(self, place: ChildSlot) -> None:
         """It has failed for a reason that would stop the others as well; or all were told to
         stop."""
         if place.given_up == exits.POINTLESS:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from manyhands.api.guard import ANYBODY, Guard, Visit, needed_scope, read_headers
+from manyhands.api.guard import ANYBODY, Guard, RequestHeaders, needed_scope, read_headers
 from manyhands.api.keys import Keys, Scope, new_key, parse_keys
 from manyhands.api.problems import Problem
 
@@ -25,7 +25,7 @@ def request(path: str = "/jobs/add", method: str = "POST") -> dict[str, Any]:
     return {"path": path, "method": method}
 
 
-def refused(guard: Guard, visit: Visit, **which: str) -> Problem:
+def refused(guard: Guard, visit: RequestHeaders, **which: str) -> Problem:
     with pytest.raises(Problem) as caught:
         guard.admit(request(**which), visit)
     return caught.value
@@ -47,7 +47,7 @@ def test_the_headers_that_matter_are_read():
             (b"x-unknown", b"\xff"),
         ]
     )
-    assert visit == Visit(
+    assert visit == RequestHeaders(
         origin="http://h:1",
         fetch_site="same-origin",
         host="h:1",
@@ -115,7 +115,7 @@ def test_a_length_that_is_none_is_not_believed(value):
 )
 def test_a_page_of_another_origin_is_refused_even_with_a_key(origin, fetch_site, is_let_in, which):
     guard, secret = locked()
-    visit = Visit(origin=origin, fetch_site=fetch_site, host=HOST, secret=secret)
+    visit = RequestHeaders(origin=origin, fetch_site=fetch_site, host=HOST, secret=secret)
     if is_let_in:
         guard.admit(request(**which), visit)
     else:
@@ -150,7 +150,7 @@ def test_a_page_of_another_origin_is_refused_even_with_a_key(origin, fetch_site,
     ],
 )
 def test_without_keys_only_names_of_this_machine_are_served(host, is_let_in):
-    visit = Visit(host=host)
+    visit = RequestHeaders(host=host)
     if is_let_in:
         assert unlocked().admit(request(), visit).scopes == frozenset(Scope)
     else:
@@ -161,16 +161,20 @@ def test_without_keys_only_names_of_this_machine_are_served(host, is_let_in):
 
 def test_with_keys_the_service_answers_to_any_name():
     guard, secret = locked()
-    assert guard.admit(request(), Visit(host="anything.example", secret=secret)).name == "ops"
+    assert (
+        guard.admit(request(), RequestHeaders(host="anything.example", secret=secret)).name == "ops"
+    )
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version", "/metrics"])
 def test_probes_and_scrapes_come_under_any_name(path):
-    assert unlocked().admit(request(path, "GET"), Visit(host="api-service:3000")) is ANYBODY
+    assert (
+        unlocked().admit(request(path, "GET"), RequestHeaders(host="api-service:3000")) is ANYBODY
+    )
 
 
 def test_a_long_host_is_not_repeated_in_full():
-    assert len(refused(unlocked(), Visit(host="x" * 10_000)).detail) < 300
+    assert len(refused(unlocked(), RequestHeaders(host="x" * 10_000)).detail) < 300
 
 
 # Keys and scopes
@@ -178,20 +182,20 @@ def test_a_long_host_is_not_repeated_in_full():
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/version"])
 def test_a_probe_needs_no_key(path):
-    assert locked()[0].admit(request(path, "GET"), Visit(host=HOST)) is ANYBODY
+    assert locked()[0].admit(request(path, "GET"), RequestHeaders(host=HOST)) is ANYBODY
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/stats", "/openapi.json", "/nowhere", "/healthz/x"])
 def test_everything_else_does(path):
     guard, _ = locked()
-    problem = refused(guard, Visit(host=HOST), path=path, method="GET")
+    problem = refused(guard, RequestHeaders(host=HOST), path=path, method="GET")
     assert problem.status == 401
     assert problem.headers["www-authenticate"].startswith("Bearer")
     assert "needed" in problem.detail
 
 
 def test_a_key_that_is_not_known_is_refused_and_not_repeated():
-    problem = refused(locked()[0], Visit(host=HOST, secret=b"mh_wrong"))
+    problem = refused(locked()[0], RequestHeaders(host=HOST, secret=b"mh_wrong"))
     assert (problem.status, "not known" in problem.detail) == (401, True)
     assert "mh_wrong" not in problem.detail
 
@@ -232,7 +236,7 @@ def test_each_route_needs_its_scope(method, path, scope):
     assert needed_scope(method, path) == scope
     for granted in ("ingest", "read", "admin"):
         guard, secret = locked(granted)
-        visit = Visit(host=HOST, secret=secret)
+        visit = RequestHeaders(host=HOST, secret=secret)
         if granted == scope:
             assert guard.admit(request(path, method), visit).name == "ops"
         else:

@@ -1,13 +1,13 @@
 import pytest
 
 from manyhands.cli.demo import wrongs
-from tests.unit.cli.looks import look
+from tests.unit.cli.snapshots import snapshot
 
 GOOD = {"twice": 0, "violations": 0, "text": "22 visits, all polite"}
 
 
 def test_a_perfect_crawl_has_nothing_wrong():
-    assert wrongs(look("completed", done=20), GOOD, records=20, pages=20) == []
+    assert wrongs(snapshot("completed", done=20), GOOD, records=20, pages=20) == []
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,6 @@ def test_a_perfect_crawl_has_nothing_wrong():
     ],
 )
 def test_whatever_is_not_perfect_is_told(state, done, records, verdict, said):
-    found = wrongs(look(state, done=done), verdict, records=records, pages=20)
+    found = wrongs(snapshot(state, done=done), verdict, records=records, pages=20)
     assert len(found) == 1
     assert said in found[0]

@@ -10,7 +10,7 @@ from manyhands.cli.figures import (
     queue_groups,
     why_nothing,
 )
-from tests.unit.cli.looks import METRICS, error, look, queue
+from tests.unit.cli.snapshots import METRICS, error, queue, snapshot
 
 
 def test_hosts_are_added_up_over_all_processes():
@@ -23,7 +23,7 @@ def test_a_worker_that_says_nothing_of_hosts_has_none():
 
 def test_the_line_has_what_a_person_looks_for():
     line = progress_line(
-        look(
+        snapshot(
             queued=1200,
             claimed=34,
             metrics=METRICS,
@@ -39,26 +39,26 @@ def test_the_line_has_what_a_person_looks_for():
 
 def test_what_a_rule_left_out_is_no_error():
     reasons = ("robots.txt", "content type image/png", "domain blocked by an operator", "http 404")
-    assert error_count(look(errors=tuple(map(error, reasons)))) == 1
+    assert error_count(snapshot(errors=tuple(map(error, reasons)))) == 1
 
 
 def test_a_robots_txt_that_cannot_be_had_is_an_error_and_the_last_one_is_named():
     earlier = error("http 404", 7) | {"last_at": "2030-01-31T12:00:01Z"}
-    found = look(errors=(earlier, error("robots.txt: connection refused")))
+    found = snapshot(errors=(earlier, error("robots.txt: connection refused")))
     assert errors_told(found) == "errors 8, last: robots.txt: connection refused (a.example)"
-    assert errors_told(look(errors=(error("robots.txt"),))) == "errors 0"
+    assert errors_told(snapshot(errors=(error("robots.txt"),))) == "errors 0"
 
 
 def test_the_seconds_of_a_crawl_are_known_at_its_end():
-    assert look("running").seconds == 0.0
-    assert look("completed").seconds == 10.5
+    assert snapshot("running").seconds == 0.0
+    assert snapshot("completed").seconds == 10.5
 
 
 def test_a_crawl_moves_when_any_of_its_counts_does():
-    assert look(queued=1).movement == look(queued=1).movement
-    assert look(queued=1).movement != look(queued=2).movement
-    assert look(links=1).movement != look(links=2).movement
-    assert look("starting").movement != look("running").movement
+    assert snapshot(queued=1).movement == snapshot(queued=1).movement
+    assert snapshot(queued=1).movement != snapshot(queued=2).movement
+    assert snapshot(links=1).movement != snapshot(links=2).movement
+    assert snapshot("starting").movement != snapshot("running").movement
 
 
 def test_the_queues_of_all_shards_are_one():
@@ -72,17 +72,17 @@ def test_the_queues_of_all_shards_are_one():
 
 
 def test_a_site_that_forbids_everything_is_named_as_such():
-    ended = look("failed", admitted=2, disallowed=2, errors=(error("robots.txt", 2),))
+    ended = snapshot("failed", admitted=2, disallowed=2, errors=(error("robots.txt", 2),))
     assert "robots.txt forbids all of it" in (why_nothing(ended) or "")
 
 
 def test_without_a_page_the_most_frequent_error_is_told():
-    ended = look("failed", admitted=3, failed=3, errors=(error("dns: no such host", 3),))
+    ended = snapshot("failed", admitted=3, failed=3, errors=(error("dns: no such host", 3),))
     assert why_nothing(ended) == "dns: no such host (3 ×), such as https://a.example/x"
 
 
 def test_a_crawl_with_pages_needs_no_excuse():
-    assert why_nothing(look("completed", admitted=1, done=1, pages=1)) is None
+    assert why_nothing(snapshot("completed", admitted=1, done=1, pages=1)) is None
 
 
 def test_of_what_is_put_off_the_latest_time_counts():

@@ -3,7 +3,7 @@ from io import StringIO
 from rich.console import Console
 
 from manyhands.cli.status import rendered
-from tests.unit.cli.looks import error, queue, view
+from tests.unit.cli.snapshots import error, queue, view
 
 
 def shown(found: dict[str, object]) -> str:

@@ -8,7 +8,7 @@ from rich.console import Console
 from manyhands.cli.cuts import cut_texts
 from manyhands.cli.summary import counts, is_good, size, summary_document, summary_table
 from manyhands.shared.crawl.cuts import CUT_COUNTERS, Cut
-from tests.unit.cli.looks import error, look
+from tests.unit.cli.snapshots import error, snapshot
 
 
 def shown(renderable: object) -> str:
@@ -18,7 +18,7 @@ def shown(renderable: object) -> str:
 
 
 def test_the_table_tells_pages_rate_states_and_errors():
-    ended = look(
+    ended = snapshot(
         "completed",
         done=21,
         pages=21,
@@ -35,12 +35,12 @@ def test_the_table_tells_pages_rate_states_and_errors():
 
 
 def test_pages_that_were_cut_are_told_with_what_cut_them():
-    cut = look("completed", pages=21, cut_by_parse_limit=12, cut_by_nesting=1)
+    cut = snapshot("completed", pages=21, cut_by_parse_limit=12, cut_by_nesting=1)
     text = shown(summary_table(cut))
     assert "12 pages were cut at FETCH_TRUNCATE_BYTES: their further links were not seen" in text
     assert "1 page was cut where too many elements" in text
     assert "FETCH_MAX_BYTES" not in text
-    assert "cut" not in shown(summary_table(look("completed", pages=21)))
+    assert "cut" not in shown(summary_table(snapshot("completed", pages=21)))
 
 
 def test_every_way_to_cut_a_page_is_told():
@@ -55,7 +55,7 @@ def test_an_interrupted_crawl_tells_what_was_left_out_and_what_waits():
         "ready_at": "2030-01-31T12:05:00Z",
         "queued": 1200,
     }
-    stopped = replace(look("running", queued=1200), left_out={"scope": 9}, put_off=[host])
+    stopped = replace(snapshot("running", queued=1200), left_out={"scope": 9}, put_off=[host])
     text = shown(summary_table(stopped))
     assert "crawl 1 running" in text
     assert "0, 0 B" in text
@@ -66,7 +66,7 @@ def test_an_interrupted_crawl_tells_what_was_left_out_and_what_waits():
 
 def test_a_url_in_brackets_is_shown_as_it_is():
     odd = error("http 404") | {"sample_url": "http://a.example/[bold]x"}
-    assert "http://a.example/[bold]x" in shown(summary_table(look("completed", errors=(odd,))))
+    assert "http://a.example/[bold]x" in shown(summary_table(snapshot("completed", errors=(odd,))))
 
 
 def test_counts_that_are_0_are_left_out():
@@ -87,11 +87,11 @@ def test_sizes_are_told_in_their_largest_unit(count, text):
     [("completed", True), ("limit_reached", True), ("cancelled", False), ("failed", False)],
 )
 def test_a_limit_is_a_good_end(state, is_it):
-    assert is_good(look(state)) is is_it
+    assert is_good(snapshot(state)) is is_it
 
 
 def test_the_document_has_everything_that_the_table_has():
-    document = summary_document(look("completed", pages=21, done=21), Path("/x/crawl-1.ndjson"))
+    document = summary_document(snapshot("completed", pages=21, done=21), Path("/x/crawl-1.ndjson"))
     assert document["crawl"] == 1
     assert document["state"] == "completed"
     assert document["pages_per_s"] == 2.0

@@ -5,7 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.shared.crawl.store.model import Lease, LeaseLost, Member
-from manyhands.worker.crawl.shards.leases import Rights, shards_to_claim, shards_to_release, shares
+from manyhands.worker.crawl.shards.leases import (
+    LeaseGuard,
+    shards_to_claim,
+    shards_to_release,
+    shares,
+)
 
 MEMBERS = st.dictionaries(st.text(min_size=1), st.integers(1, 1000), min_size=1, max_size=8).map(
     lambda slots: [Member(name, count) for name, count in slots.items()]
@@ -72,50 +77,50 @@ class Clock:
 
 def test_an_owner_acts_no_longer_than_its_lease_by_its_own_clock() -> None:
     clock = Clock()
-    rights = Rights(5.0, clock)
-    rights.granted(7, epoch=3, asked_at=100.0)
+    lease_guard = LeaseGuard(5.0, clock)
+    lease_guard.granted(7, epoch=3, asked_at=100.0)
 
     clock.now = 103.9
-    rights.check(7, 3)
+    lease_guard.check(7, 3)
     clock.now = 104.1
     with pytest.raises(LeaseLost, match="shard 7"):
-        rights.check(7, 3)
+        lease_guard.check(7, 3)
 
 
 def test_a_renewal_counts_from_when_it_was_asked_for() -> None:
     clock = Clock()
-    rights = Rights(5.0, clock)
-    rights.granted(7, epoch=3, asked_at=100.0)
+    lease_guard = LeaseGuard(5.0, clock)
+    lease_guard.granted(7, epoch=3, asked_at=100.0)
 
     clock.now = 103.0
-    assert rights.renewed({7}, asked_at=101.0) == []
+    assert lease_guard.renewed({7}, asked_at=101.0) == []
     clock.now = 104.9
-    rights.check(7, 3)
+    lease_guard.check(7, 3)
     clock.now = 105.1
     with pytest.raises(LeaseLost):
-        rights.check(7, 3)
+        lease_guard.check(7, 3)
 
 
 def test_what_the_store_does_not_confirm_is_lost() -> None:
-    rights = Rights(5.0, Clock())
-    rights.granted(1, 1, 100.0)
-    rights.granted(2, 1, 100.0)
+    lease_guard = LeaseGuard(5.0, Clock())
+    lease_guard.granted(1, 1, 100.0)
+    lease_guard.granted(2, 1, 100.0)
 
-    assert rights.renewed({2}, 101.0) == [1]
+    assert lease_guard.renewed({2}, 101.0) == [1]
 
 
 def test_an_older_epoch_has_no_rights() -> None:
-    rights = Rights(5.0, Clock())
-    rights.granted(1, 2, 100.0)
+    lease_guard = LeaseGuard(5.0, Clock())
+    lease_guard.granted(1, 2, 100.0)
 
     with pytest.raises(LeaseLost):
-        rights.check(1, 1)
+        lease_guard.check(1, 1)
 
 
 def test_a_shard_that_was_given_up_has_none() -> None:
-    rights = Rights(5.0, Clock())
-    rights.granted(1, 2, 100.0)
-    rights.ended(1)
+    lease_guard = LeaseGuard(5.0, Clock())
+    lease_guard.granted(1, 2, 100.0)
+    lease_guard.ended(1)
 
     with pytest.raises(LeaseLost):
-        rights.check(1, 2)
+        lease_guard.check(1, 2)

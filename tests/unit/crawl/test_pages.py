@@ -39,7 +39,7 @@ class Broker:
             raise self.error
         self.pushes.append(list(jobs))
 
-    def visits(self) -> list[list[list[str]]]:
+    def page_fetches(self) -> list[list[list[str]]]:
         """By push and by job."""
         return [[[page[0] for page in job.args[1]] for job in jobs] for jobs in self.pushes]
 
@@ -66,7 +66,7 @@ async def test_many_pages_are_several_jobs_of_one_push() -> None:
     await asyncio.gather(*(pages.push(page(number), 0) for number in range(PAGES_OF_JOB + 1)))
 
     (jobs,) = broker.visits()
-    assert [len(visits) for visits in jobs] == [PAGES_OF_JOB, 1]
+    assert [len(page_fetches) for page_fetches in jobs] == [PAGES_OF_JOB, 1]
 
 
 async def test_large_pages_travel_alone() -> None:

@@ -30,8 +30,8 @@ from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_shard
 from manyhands.shared.urls import parse_url
 from manyhands.worker.crawl.fetching import verdicts as endings
-from manyhands.worker.crawl.fetching.dispatcher import Feed
-from manyhands.worker.crawl.fetching.page_fetch import Visits
+from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
+from manyhands.worker.crawl.fetching.page_fetch import PageFetches
 from manyhands.worker.crawl.fetching.settling import Settling
 from manyhands.worker.crawl.frontier import loading, working_set
 from manyhands.worker.crawl.frontier.hosts import Domain, Origin, OwnedShard
@@ -64,15 +64,15 @@ class Visit(NamedTuple):
 
 
 class ScriptedVisits:
-    """What the feed begins; the test says how it ends. State: those that were not looked at, and
-    those that were begun in spite of a block."""
+    """What the dispatcher begins; the test says how it ends. State: those that were not looked at,
+    and those that were begun in spite of a block."""
 
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Visit] = asyncio.Queue()
         self.impolite: list[Visit] = []
         self.in_slots = self.robots_in_flight = self.unsettled = 0
         self.in_flight = ByteBudget(1)
-        self.rights = SimpleNamespace(hold=lambda *_: True)
+        self.lease_guard = SimpleNamespace(hold=lambda *_: True)
         rules = rules_of(StoredRobots(ALLOW_ALL, b"", 0.0, time.time() + HOUR_S))
         self.robots = SimpleNamespace(peek=lambda _: rules)
 
@@ -89,8 +89,9 @@ class ScriptedVisits:
 
 
 class Bench:
-    """One shard, and the feed and the working set over it. What visits and the desk do, a test
-    does: requests that end, answers that are settled, URLs that are admitted."""
+    """One shard, and the dispatcher and the working set over it. What the page fetches and the
+    admission do, a test does: requests that end, answers that are settled, URLs that are admitted.
+    """
 
     def __init__(self, directory: Path, connections: int) -> None:
         self.directory = directory
@@ -109,13 +110,13 @@ class Bench:
             self.settling,
             Tasks(),
             self._store_failed,
-            lambda: self.feed.wake(),
+            lambda: self.dispatcher.wake(),
         )
-        self.visits = ScriptedVisits()
-        self.feed = Feed(
+        self.page_fetches = ScriptedVisits()
+        self.dispatcher = Dispatcher(
             1000,
             self.hosts,
-            cast("Visits", self.visits),
+            cast("PageFetches", self.page_fetches),
             self.crawls,
             self.settling,
             lambda _: None,
@@ -135,19 +136,19 @@ class Bench:
             await asyncio.sleep(LOAD_S)
 
     async def admit(self, *urls: str) -> None:
-        """As the desk does."""
+        """As the admission does."""
         new = new_urls(urls)
         await self.store.change(0, partial(admit, urls=new))
         self.hosts.told_new(0, new)
 
     async def begun(self) -> Visit:
         async with asyncio.timeout(PATIENCE_S):
-            return await self.visits.begun.get()
+            return await self.page_fetches.begun.get()
 
     async def begun_of(self, *urls: str) -> list[Visit]:
         """Those of these URLs, which have their turns at the same time, in whatever order."""
-        visits = {visit.url: visit for visit in [await self.begun() for _ in urls]}
-        return [visits[url] for url in urls]
+        page_fetches = {visit.url: visit for visit in [await self.begun() for _ in urls]}
+        return [page_fetches[url] for url in urls]
 
     def end(self, visit: Visit, delay_s: float = 0.0) -> None:
         """The answer is here."""
@@ -232,10 +233,10 @@ async def working(directory: Path, connections: int = 1) -> AsyncIterator[Bench]
     finally:
         loading_task.cancel()
         await asyncio.gather(loading_task, return_exceptions=True)
-        bench.feed.is_open = False
+        bench.dispatcher.is_open = False
         await bench.quiet()
         await bench.store.stop()
-    assert (bench.failures, bench.visits.impolite) == ([], [])
+    assert (bench.failures, bench.page_fetches.impolite) == ([], [])
 
 
 @pytest.fixture
@@ -271,7 +272,7 @@ async def test_a_domain_has_one_request_at_a_time_and_leaves_the_memory_after_th
     for _ in range(4):
         visit = await bench.begun()
         await bench.quiet()
-        assert bench.visits.begun.empty()
+        assert bench.page_fetches.begun.empty()
         fetched.append(visit.url)
         await bench.fetch(visit)
     await bench.quiet()
@@ -299,7 +300,7 @@ async def test_a_domain_that_comes_back_waits_for_its_delay(bench: Bench) -> Non
     await bench.quiet()
 
     stored = await bench.stored()
-    assert bench.visits.begun.empty()
+    assert bench.page_fetches.begun.empty()
     assert stored.delay_s == HOUR_S
     assert stored.next_at > time.time() + HOUR_S - PATIENCE_S
 
@@ -461,7 +462,7 @@ async def test_a_host_that_is_blocked_for_long_holds_back_no_other_of_its_domain
     await bench.quiet()
 
     of_a, of_b = {A + "1", A + "2"}, {B + "1", B + "2"}
-    assert bench.visits.begun.empty()
+    assert bench.page_fetches.begun.empty()
     assert {blocked.url} < await bench.queued()
     assert (await bench.queued(), fetched) in [(of_a, of_b), (of_b, of_a)]
 
@@ -543,7 +544,7 @@ async def test_a_domain_that_is_taken_and_not_in_memory_is_found_at_the_second_l
 
     await bench.store.change(0, forget)
     await bench.quiet()
-    assert bench.visits.begun.empty()
+    assert bench.page_fetches.begun.empty()
 
     assert [await bench.look(), await bench.look()] == [0, 1]
     assert (await bench.begun()).url == A + "1"
@@ -605,9 +606,9 @@ async def test_what_is_loaded_while_a_shard_is_left_does_not_stay_in_memory(benc
 async def test_of_a_shard_that_is_lost_nothing_stays_in_memory(wide_bench: Bench) -> None:
     bench = wide_bench
     await bench.admit(A + "1", A + "2", B + "1", "http://other.example/")
-    visits = [await bench.begun() for _ in range(3)]
+    page_fetches = [await bench.begun() for _ in range(3)]
     bench.hosts.forget(bench.shard)
-    for visit in visits:
+    for visit in page_fetches:
         bench.end(visit)
 
     assert (bench.shard.domains, bench.hosts.origins, bench.hosts.ready.domains) == ({}, {}, 0)
@@ -620,7 +621,7 @@ async def test_urls_of_a_crawl_that_is_paused_go_back_and_come_again(bench: Benc
     bench.hosts.crawls_stopped([CRAWL])
     await bench.fetch(visit)
     await bench.quiet()
-    assert bench.visits.begun.empty()
+    assert bench.page_fetches.begun.empty()
     assert await bench.queued() == {A + "2", A + "3"}
     bench.crawl.state = CrawlState.RUNNING
 
@@ -670,7 +671,7 @@ class Life:
 
     async def _visit_all(self, group: asyncio.TaskGroup) -> None:
         while True:
-            group.create_task(self._visit(await self.bench.visits.begun.get()))
+            group.create_task(self._visit(await self.bench.page_fetches.begun.get()))
 
     async def _visit(self, visit: Visit) -> None:
         domain = visit.origin.domain.name

@@ -11,7 +11,7 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import HELD_PAGES, ClaimedUrl, Settled
 from manyhands.worker.crawl.fetching import verdicts as endings
 from manyhands.worker.crawl.fetching.allowance import ASK_AGAIN_S, Allowance
-from manyhands.worker.crawl.fetching.page_fetch import Visits
+from manyhands.worker.crawl.fetching.page_fetch import PageFetches
 from manyhands.worker.crawl.fetching.settling import Settling
 from manyhands.worker.crawl.frontier.hosts import Origin
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
@@ -32,7 +32,7 @@ LEASE_AGAIN_S = 0.1
 FEW_URLS = 2
 
 
-class Feed:
+class Dispatcher:
     """State: whether it is open, its pace, when it looks next, and the origins that wait for pages
     that their crawls may fetch. `wants_pages` asks for some."""
 
@@ -40,7 +40,7 @@ class Feed:
         self,
         slots: int,
         hosts: WorkingSet,
-        visits: Visits,
+        page_fetches: PageFetches,
         crawls: LiveCrawls,
         settling: Settling,
         wants_pages: Callable[[LiveCrawl], None],
@@ -48,7 +48,7 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         self._slots = slots
         self._hosts = hosts
-        self._visits = visits
+        self._page_fetches = page_fetches
         self._crawls = crawls
         self._settling = settling
         self._wants_pages = wants_pages
@@ -60,13 +60,13 @@ class Feed:
         self.is_open = True
 
     def figures(self) -> dict[str, int]:
-        ready, visits = self._hosts.ready, self._visits
+        ready, page_fetches = self._hosts.ready, self._page_fetches
         return {
             "slots": self._slots,
             "pace_percent": int(self.pace * 100),
-            "busy": visits.in_slots,
-            "robots": visits.robots_in_flight,
-            "unsettled": visits.unsettled,
+            "busy": page_fetches.in_slots,
+            "robots": page_fetches.robots_in_flight,
+            "unsettled": page_fetches.unsettled,
             "domains": ready.domains,
             "ready": ready.ready,
             "waiting": ready.waiting,
@@ -77,9 +77,9 @@ class Feed:
     def patience_s(self) -> float:
         """Long while the slots are busy, short while they wait for what the answers bring, or
         while too many answers wait already."""
-        visits, slots = self._visits, max(1, self._slots)
-        room = 1 - visits.unsettled / (slots * UNSETTLED_PER_SLOT)
-        busy = min(1.0, 2 * visits.in_slots / slots)
+        page_fetches, slots = self._page_fetches, max(1, self._slots)
+        room = 1 - page_fetches.unsettled / (slots * UNSETTLED_PER_SLOT)
+        busy = min(1.0, 2 * page_fetches.in_slots / slots)
         return max(LEAST_PATIENCE_S, MOST_PATIENCE_S * min(room, busy))
 
     def wake(self) -> None:
@@ -112,23 +112,23 @@ class Feed:
             self._begin(self._hosts.origins[taken[1]], now)
 
     def _has_room(self) -> bool:
-        visits = self._visits
-        if visits.unsettled >= self._slots * UNSETTLED_PER_SLOT:
+        page_fetches = self._page_fetches
+        if page_fetches.unsettled >= self._slots * UNSETTLED_PER_SLOT:
             # These wait for others to share a transaction with, and now slots wait for them.
-            visits.store.lose_patience()
+            page_fetches.store.lose_patience()
             return False
         return (
             self.is_open
-            and not visits.in_flight.is_full
-            and visits.in_slots < int(self._slots * self.pace)
-            and visits.robots_in_flight < MOST_ROBOTS
+            and not page_fetches.in_flight.is_full
+            and page_fetches.in_slots < int(self._slots * self.pace)
+            and page_fetches.robots_in_flight < MOST_ROBOTS
         )
 
     def _begin(self, origin: Origin, now: float) -> None:
         origin.in_flight += 1
         origin.domain.in_flight += 1
         shard = origin.domain.shard
-        if shard.is_leaving or not self._visits.rights.hold(shard.number, shard.epoch):
+        if shard.is_leaving or not self._page_fetches.lease_guard.hold(shard.number, shard.epoch):
             self._hosts.ready.block(origin.handle, now + LEASE_AGAIN_S)
             self._hosts.request_ended(origin, None)
             return
@@ -136,9 +136,9 @@ class Feed:
             # Nobody wants anything of it now; its end looks for more.
             self._hosts.request_ended(origin, None)
             return
-        rules = self._visits.robots.peek(origin.name)
+        rules = self._page_fetches.robots.peek(origin.name)
         if rules is None:
-            self._visits.begin_robots(origin)
+            self._page_fetches.begin_robots(origin)
             return
         if rules.is_unreachable:
             self._hosts.request_ended(origin, None)
@@ -150,7 +150,7 @@ class Feed:
         if chosen is None:
             self._hosts.request_ended(origin, None)
         else:
-            self._visits.begin(origin, rules, *chosen)
+            self._page_fetches.begin(origin, rules, *chosen)
 
     def _next_url(
         self, origin: Origin, rules: RobotsRules, now: float
@@ -192,6 +192,6 @@ class Feed:
             return endings.ended(claimed, UrlState.SKIPPED, "domain blocked by an operator")
         if not rules.allows(claimed.url):
             return endings.ended(claimed, UrlState.DISALLOWED, "robots.txt")
-        if self._visits.delay_s(origin.domain, crawl, rules) is None:
+        if self._page_fetches.delay_s(origin.domain, crawl, rules) is None:
             return endings.ended(claimed, UrlState.SKIPPED, "crawl-delay too long")
         return None

@@ -20,7 +20,7 @@ from manyhands.shared.urls import parse_url
 from manyhands.worker.crawl.fetching import verdicts as endings
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
 from manyhands.worker.crawl.fetching.settling import Settling, StoreFailed
-from manyhands.worker.crawl.frontier.admission import Desk
+from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.hosts import Domain, Origin, OwnedShard
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.frontier.working_set import WorkingSet
@@ -29,7 +29,7 @@ from manyhands.worker.crawl.politeness.delays import COME_BACK_LATER, delay_of
 from manyhands.worker.crawl.politeness.reachability import is_of_host
 from manyhands.worker.crawl.politeness.robots import RobotsRules
 from manyhands.worker.crawl.politeness.robots_cache import RobotsCache, fetch_robots
-from manyhands.worker.crawl.shards.leases import Rights
+from manyhands.worker.crawl.shards.leases import LeaseGuard
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.crawl.tasks import Tasks
 from manyhands.worker.net.byte_budget import ByteBudget
@@ -50,14 +50,14 @@ ROBOTS_CACHE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
-class Visits:
+class PageFetches:
     """State: how many requests hold a slot, how many robots.txt are asked for, and how many
     answers are on their way to the broker and the store."""
 
     store: StoreThread
-    desk: Desk
+    admission: Admission
     crawls: LiveCrawls
-    rights: Rights
+    lease_guard: LeaseGuard
     fetcher: HopFetcher
     sinks: Sinks
     tag: Callable[[], str]
@@ -147,7 +147,7 @@ class Visits:
                 parse_url(claimed.url),
                 user_agent=crawl.user_agent,
                 max_bytes=self.settings.max_bytes,
-                check=partial(self.rights.check, shard.number, shard.epoch),
+                check=partial(self.lease_guard.check, shard.number, shard.epoch),
                 wants_body=_wants_body,
             )
         except FetchError as error:
@@ -155,8 +155,8 @@ class Visits:
         except LeaseLost:
             return None
         except Exception as error:
-            self.log.exception("a mistake of ours in a fetch")
-            reason = f"mistake of ours: {type(error).__name__}"
+            self.log.exception("unhandled exception in a fetch")
+            reason = f"unhandled exception: {type(error).__name__}"
             return TemporaryFetchError(repr(error), reason=reason)
 
     def _count(self, result: Answer | FetchError | None, took_s: float) -> None:
@@ -229,7 +229,7 @@ class Visits:
         ending = endings.judge(claimed, answer, now, self.retry_s)
         if isinstance(ending, endings.Redirect):
             _came_to_nothing(crawl)
-            await self.desk.redirected(shard.number, crawl, claimed, ending.target, status)
+            await self.admission.redirected(shard.number, crawl, claimed, ending.target, status)
         elif ending is not None:
             if ending.state is UrlState.QUEUED:
                 _came_to_nothing(crawl)
@@ -308,7 +308,7 @@ class Visits:
         domain, shard = origin.domain, origin.domain.shard
         crawl = self.hosts.a_crawl_of(origin)
         user_agent = crawl.user_agent if crawl is not None else self.settings.user_agent
-        source = _ShardRobots(self.store, shard, self.fetcher, self.rights, user_agent)
+        source = _ShardRobots(self.store, shard, self.fetcher, self.lease_guard, user_agent)
         rules: RobotsRules | None = None
         before = origin.state.to_bytes()
         try:
@@ -365,13 +365,13 @@ class _ShardRobots:
         store: StoreThread,
         shard: OwnedShard,
         fetcher: HopFetcher,
-        rights: Rights,
+        lease_guard: LeaseGuard,
         user_agent: str,
     ) -> None:
         self._store = store
         self._shard = shard
         self._fetcher = fetcher
-        self._rights = rights
+        self._lease_guard = lease_guard
         self._user_agent = user_agent
         self.was_requested = False
 
@@ -389,7 +389,7 @@ class _ShardRobots:
             self._fetcher,
             origin,
             user_agent=self._user_agent,
-            check=partial(self._rights.check, self._shard.number, self._shard.epoch),
+            check=partial(self._lease_guard.check, self._shard.number, self._shard.epoch),
             now=clock.now,
         )
 

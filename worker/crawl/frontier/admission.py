@@ -43,7 +43,7 @@ class Ending(NamedTuple):
     links: SortedLinks
 
 
-class Desk:
+class Admission:
     """State: what was last admitted. `owned` are the owner's open shards;
     `told_new` is told of what was admitted, `told_outgoing` when links wait for others."""
 

@@ -15,7 +15,7 @@ from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.logs import Logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
 from manyhands.worker.crawl.fetching.allowance import ASK_AGAIN_S, Allowance
-from manyhands.worker.crawl.frontier.admission import Desk
+from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.frontier.working_set import WorkingSet
 from manyhands.worker.crawl.leader import exclusions_of
@@ -31,7 +31,7 @@ CANCELLED_AT_ONCE = 5_000
 
 
 @dataclass(slots=True, eq=False)
-class Orders:
+class OperatorCommands:
     """State: the version of the control store that was last seen, whether something of it was left
     undone, and the crawls whose pages are asked for. `shards` are the owner's open ones;
     `wake` is called when something may be fetched that could not before, `pages_came` when that is
@@ -46,7 +46,7 @@ class Orders:
     store: StoreThread
     crawls: LiveCrawls
     hosts: WorkingSet
-    desk: Desk
+    admission: Admission
     tasks: Tasks
     wake: Callable[[], None]
     pages_came: Callable[[], None]
@@ -151,7 +151,7 @@ class Orders:
             if not known or number not in self.shards:
                 return
             try:
-                misplaced = await self.desk.seeds(number, known)
+                misplaced = await self.admission.seeds(number, known)
             except LeaseLost:
                 return
             for crawl, by_shard in misplaced.items():

@@ -97,7 +97,7 @@ class _Domain(_Item):
         return None if origin is None else max(self.next_at, origin.ready_at)
 
 
-class Ready:
+class Schedule:
     """State: domains and origins by name and id; the domains that can be given, in two heaps: those
     whose time had come when somebody last looked, and those that wait; requests in flight."""
 

@@ -25,7 +25,7 @@ from manyhands.worker.crawl.frontier.loading import (
     load_due,
     load_one,
 )
-from manyhands.worker.crawl.frontier.schedule import Ready
+from manyhands.worker.crawl.frontier.schedule import Schedule
 from manyhands.worker.crawl.politeness.delays import OriginState
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.crawl.tasks import Tasks
@@ -64,7 +64,7 @@ class WorkingSet:
         self._handles = count(1)
         self._log = get_logger("crawl")
         self.origins: dict[int, Origin] = {}
-        self.ready = Ready()
+        self.ready = Schedule()
 
     # Shards
 

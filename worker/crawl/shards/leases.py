@@ -50,7 +50,7 @@ def shards_to_release(me: str, shards: int, members: Sequence[Member], mine: Seq
     return max(0, len(mine) - shares(shards, members).get(me, 0))
 
 
-class Rights:
+class LeaseGuard:
     """State: until when each shard may be acted on, by this process's own monotonic clock, and
     with which epoch."""
 

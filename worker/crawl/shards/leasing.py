@@ -16,8 +16,8 @@ from manyhands.shared.crawl.store.sqlite.directory import open_shard, shard_file
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.logs import Logger
 from manyhands.shared.settings import CrawlSettings
-from manyhands.worker.crawl.fetching.dispatcher import Feed
-from manyhands.worker.crawl.frontier.admission import Desk
+from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
+from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.hosts import OwnedShard
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.outbox import Outbox
@@ -26,7 +26,7 @@ from manyhands.worker.crawl.leader import Leader
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leases import (
     RENEWALS,
-    Rights,
+    LeaseGuard,
     shards_to_claim,
     shards_to_release,
 )
@@ -46,13 +46,13 @@ class Leasing:
     settings: CrawlSettings
     directory: Path
     shards: dict[int, OwnedShard]
-    rights: Rights
+    lease_guard: LeaseGuard
     control: Control
     store: StoreThread
     crawls: LiveCrawls
     hosts: WorkingSet
-    desk: Desk
-    feed: Feed
+    admission: Admission
+    dispatcher: Dispatcher
     outbox: Outbox
     leader: Leader
     tasks: Tasks
@@ -77,16 +77,16 @@ class Leasing:
                 await asyncio.sleep(BALANCE_S)
             layout = await self.control.ask(lambda control: control.layout(wanted))
         self.control.layout = layout
-        self.desk.shards = layout.shards
-        self.desk.generation = layout.generation
+        self.admission.shards = layout.shards
+        self.admission.generation = layout.generation
 
     async def renew(self) -> None:
         """For as long as there are leases."""
         lease_s = self.settings.lease_s
         while True:
-            asked_at = self.rights.now()
-            epochs = dict(self.rights.epochs)
-            member = Member(self.name, self.slots, self.feed.figures())
+            asked_at = self.lease_guard.now()
+            epochs = dict(self.lease_guard.epochs)
+            member = Member(self.name, self.slots, self.dispatcher.figures())
             try:
                 kept = await self.control.ask(
                     partial(_renew, member=member, epochs=epochs, ttl_s=lease_s)
@@ -94,7 +94,7 @@ class Leasing:
             except ManyhandsError as error:
                 self.log.error("leases could not be renewed", reason=str(error))
             else:
-                for shard in self.rights.renewed(kept, asked_at):
+                for shard in self.lease_guard.renewed(kept, asked_at):
                     if shard in epochs:
                         self.drop(shard, "its lease ran out")
             await asyncio.sleep(lease_s / RENEWALS)
@@ -128,7 +128,7 @@ class Leasing:
     def drop(self, number: int, why: str) -> None:
         """It is not ours any more: forget what is in memory, write nothing."""
         shard = self.shards.pop(number, None)
-        self.rights.ended(number)
+        self.lease_guard.ended(number)
         if shard is None:
             return
         self.log.warning("a shard is given up", shard=number, reason=why)
@@ -192,13 +192,13 @@ class Leasing:
 
     async def _claim(self, number: int) -> None:
         lease_s = self.settings.lease_s
-        asked_at = self.rights.now()
+        asked_at = self.lease_guard.now()
         epoch = await self.control.ask(
             lambda control: control.claim_lease(number, self.name, lease_s)
         )
         if epoch is None:
             return
-        self.rights.granted(number, epoch, asked_at)
+        self.lease_guard.granted(number, epoch, asked_at)
         generation = self.control.layout.generation
         make = partial(open_shard, self.directory, generation, number, epoch, clock.now())
         try:
@@ -210,7 +210,7 @@ class Leasing:
             else:
                 # A later owner has it, or an earlier one hangs in the middle of a transaction.
                 self.log.warning("a shard could not be taken over", shard=number, reason=str(error))
-            self.rights.ended(number)
+            self.lease_guard.ended(number)
             await self.control.ask(lambda control: control.release_lease(number, epoch))
             return
         shard = OwnedShard(number, epoch)
@@ -229,7 +229,7 @@ class Leasing:
         if self.shards.pop(shard.number, None) is None:
             return
         self.outbox.shard_closed(shard.number)
-        self.rights.ended(shard.number)
+        self.lease_guard.ended(shard.number)
         self.tell_queues()
         await self.store.close(shard.number)
         await self.control.ask(lambda control: control.release_lease(shard.number, shard.epoch))

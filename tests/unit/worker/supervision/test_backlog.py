@@ -2,7 +2,7 @@
 
 import pytest
 
-from manyhands.worker.service.link import Backlog, Pushed, StageReport, Turn
+from manyhands.worker.service.link import Backlog, Pulse, Pushed, StageReport
 from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 
 FETCH = StageReport("fetch", ["fetch.0", "fetch.1"], 3, 500, "parse")
@@ -40,8 +40,8 @@ def test_a_child_whose_stage_may_go_on_is_told_so_once():
     assert backlog_of([FETCH], SIZES, {"fetch": 1.0}, message.paces) is None
 
 
-def turn(**pushed: Pushed) -> Turn:
-    return Turn([], True, False, 0, 0, 0.0, 0.0, [], pushed)
+def turn(**pushed: Pushed) -> Pulse:
+    return Pulse([], True, False, 0, 0, 0.0, 0.0, [], pushed)
 
 
 def test_the_size_of_a_job_is_that_of_all_that_the_children_have_pushed():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.api.crawls.census import Census
+from manyhands.api.crawls.counts import CrawlCounts
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
@@ -32,25 +32,25 @@ def change(control: SqliteControl, crawl: int, state: CrawlState) -> None:
     assert control.change_state(crawl, list(CrawlState), state, 2.0)
 
 
-def counted(census: Census, control: SqliteControl) -> dict[str, int]:
-    return {state: number for state, number in census.count(control).items() if number}
+def counted(counts: CrawlCounts, control: SqliteControl) -> dict[str, int]:
+    return {state: number for state, number in counts.count(control).items() if number}
 
 
 def test_without_crawls_all_states_are_there(control):
-    assert Census().count(control) == dict.fromkeys(CrawlState, 0)
+    assert CrawlCounts().count(control) == dict.fromkeys(CrawlState, 0)
 
 
 def test_every_crawl_is_counted_once_however_they_change(control):
-    census = Census()
+    counts = CrawlCounts()
     ended = [add(control, CrawlState.COMPLETED) for _ in range(MANY)]
     live = add(control, CrawlState.RUNNING)
     ended += [add(control, CrawlState.FAILED) for _ in range(MANY)]
     for _ in range(2):
-        assert counted(census, control) == {"completed": MANY, "running": 1, "failed": MANY}
+        assert counted(counts, control) == {"completed": MANY, "running": 1, "failed": MANY}
     change(control, live, CrawlState.CANCELLED)
     add(control, CrawlState.STARTING)
     for _ in range(2):
-        assert counted(census, control) == {
+        assert counted(counts, control) == {
             "completed": MANY,
             "cancelled": 1,
             "failed": MANY,
@@ -59,10 +59,10 @@ def test_every_crawl_is_counted_once_however_they_change(control):
 
 
 def test_those_that_ended_long_ago_are_not_read_again(control: SqliteControl) -> None:
-    census = Census()
+    counts = CrawlCounts()
     for _ in range(3 * MANY):
         add(control, CrawlState.COMPLETED)
-    census.count(control)
+    counts.count(control)
     asked: list[int] = []
 
     class Watched:
@@ -70,6 +70,6 @@ def test_those_that_ended_long_ago_are_not_read_again(control: SqliteControl) ->
             asked.append(above_id)
             return control.crawl_states(above_id)
 
-    states = census.count(Watched())  # type: ignore[arg-type]
+    states = counts.count(Watched())  # type: ignore[arg-type]
     assert states[CrawlState.COMPLETED] == 3 * MANY
     assert asked == [3 * MANY]

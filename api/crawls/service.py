@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 
 from manyhands.api.crawls import views
-from manyhands.api.crawls.census import Census
+from manyhands.api.crawls.counts import CrawlCounts
 from manyhands.api.crawls.dry_run import NOT_LOOKED_AT, DryRun
 from manyhands.api.crawls.files import check_files, read_scope
 from manyhands.api.crawls.limited_by import figures_of
@@ -54,7 +54,7 @@ from manyhands.shared.urls import parse_host, registrable_domain, shard_of_domai
 MAX_NOTES = 20
 
 
-class CrawlDesk:
+class CrawlService:
     """State: the last looks at the crawls' counters, and the count of those that ended."""
 
     def __init__(self, store: CrawlStore, settings: CrawlSettings) -> None:
@@ -62,7 +62,7 @@ class CrawlDesk:
         self._settings = settings
         self._files = settings.files
         self._rates = Rates()
-        self._census = Census()
+        self._counts = CrawlCounts()
 
     async def close(self) -> None:
         await self._store.close()
@@ -244,7 +244,7 @@ class CrawlDesk:
         return await self._store.damaged_shards()
 
     async def states(self) -> dict[CrawlState, int]:
-        return await self._store.control(self._census.count)
+        return await self._store.control(self._counts.count)
 
     # Orders
 
@@ -291,11 +291,11 @@ class CrawlDesk:
         await self._store.control(lambda control: control.crawl(crawl))
 
 
-async def open_desk(settings: CrawlSettings) -> CrawlDesk | None:
+async def open_desk(settings: CrawlSettings) -> CrawlService | None:
     """None without CRAWL_STATE. Raises StateError."""
     if settings.state is None:
         return None
-    return CrawlDesk(await open_store(settings.state, settings.shards), settings)
+    return CrawlService(await open_store(settings.state, settings.shards), settings)
 
 
 def domain_name(text: str) -> str:

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from manyhands.cli.api_client import Api
-from manyhands.cli.kept import read_kept
-from manyhands.cli.order import check_output, find_order
+from manyhands.cli.crawl_run import check_output, find_order
+from manyhands.cli.saved import read_kept
 from manyhands.cli.seeds import UsageError
 
 REQUEST: dict[str, Any] = {

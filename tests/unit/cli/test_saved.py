@@ -2,14 +2,14 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.cli.kept import FILE, KeptCrawl, keep, read_kept
+from manyhands.cli.saved import FILE, SavedCrawl, keep, read_kept
 from manyhands.cli.seeds import UsageError
 
 REQUEST = {"contact": "me@example.org", "seeds": ["https://example.org/"]}
 
 
 def test_what_was_asked_for_is_found_again(tmp_path):
-    kept = KeptCrawl.new(REQUEST, tmp_path / "pages.ndjson")
+    kept = SavedCrawl.new(REQUEST, tmp_path / "pages.ndjson")
     keep(tmp_path, kept)
     assert read_kept(tmp_path) == kept
     assert kept.is_for(dict(REQUEST))
@@ -17,7 +17,7 @@ def test_what_was_asked_for_is_found_again(tmp_path):
 
 
 def test_two_crawls_of_the_same_pages_have_different_keys():
-    assert KeptCrawl.new(REQUEST, None).key != KeptCrawl.new(REQUEST, None).key
+    assert SavedCrawl.new(REQUEST, None).key != SavedCrawl.new(REQUEST, None).key
 
 
 def test_a_directory_without_a_crawl_has_none(tmp_path):
@@ -34,6 +34,6 @@ def test_a_file_that_is_none_of_ours_is_told(tmp_path, text):
 
 def test_records_are_named_after_the_crawl_unless_told_otherwise(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert KeptCrawl.new(REQUEST, None).records(Path("/x"), 3) == Path("/x/crawl-3.ndjson")
-    named = KeptCrawl.new(REQUEST, Path("pages.ndjson"))
+    assert SavedCrawl.new(REQUEST, None).records(Path("/x"), 3) == Path("/x/crawl-3.ndjson")
+    named = SavedCrawl.new(REQUEST, Path("pages.ndjson"))
     assert named.records(Path("/x"), 3) == tmp_path / "pages.ndjson"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.cli.api_client import Api
-from manyhands.cli.kept import KeptCrawl, keep, read_kept
+from manyhands.cli.saved import SavedCrawl, keep, read_kept
 from manyhands.cli.seeds import UsageError
 from manyhands.shared.crawl.states import CrawlState
 
@@ -15,8 +15,8 @@ SHOWN_SEEDS = 3
 
 
 @dataclass(slots=True, frozen=True)
-class Order:
-    kept: KeptCrawl
+class CrawlRun:
+    kept: SavedCrawl
     id: int
     is_resumed: bool
 
@@ -33,7 +33,7 @@ def some_seeds(request: Mapping[str, Any]) -> str:
 
 async def find_order(
     client: Api, state: Path, request: Mapping[str, Any] | None, output: Path | None
-) -> Order:
+) -> CrawlRun:
     """Without a request only what is unfinished can be meant. Raises UsageError."""
     kept = await asyncio.to_thread(read_kept, state)
     if kept is not None:
@@ -46,14 +46,14 @@ async def find_order(
                     f"{some_seeds(kept.request)}): go on with it by --state {state} alone, or "
                     "give another --state"
                 )
-            return Order(kept, number, is_resumed=True)
+            return CrawlRun(kept, number, is_resumed=True)
     if request is None:
         raise UsageError(f"the crawl in {state} has ended; give URLs for another")
     await asyncio.to_thread(check_output, output)
-    kept = KeptCrawl.new(request, output)
+    kept = SavedCrawl.new(request, output)
     # Before the crawl is started: one that is killed in between must find it again.
     await asyncio.to_thread(keep, state, kept)
-    return Order(kept, await _start(client, kept), is_resumed=False)
+    return CrawlRun(kept, await _start(client, kept), is_resumed=False)
 
 
 def check_output(output: Path | None) -> None:
@@ -66,7 +66,7 @@ def check_output(output: Path | None) -> None:
         raise UsageError(f"{output}: there is no such directory")
 
 
-async def _start(client: Api, kept: KeptCrawl) -> int:
+async def _start(client: Api, kept: SavedCrawl) -> int:
     started = await client.post("/crawls", kept.request, {"Idempotency-Key": kept.key})
     number: int = started["id"]
     return number

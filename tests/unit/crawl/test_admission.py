@@ -17,7 +17,7 @@ from manyhands.shared.crawl.store.model import NewUrl, SeedBatch, Settled
 from manyhands.shared.crawl.store.protocol import ShardReader, ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_reader, open_shard
 from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
-from manyhands.worker.crawl.frontier.admission import LINKS_OF_BATCH, Desk
+from manyhands.worker.crawl.frontier.admission import LINKS_OF_BATCH, Admission
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.metrics import CrawlFigures
 from manyhands.worker.crawl.shards.store_thread import StoreThread
@@ -49,7 +49,7 @@ def parsed_page(url: str, links: Sequence[str]) -> ParsedPage:
 
 
 class Bench:
-    """A desk over two owned shards of four."""
+    """A admission over two owned shards of four."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -58,10 +58,10 @@ class Bench:
         self.owned: dict[int, object] = {0: None, 1: None}
         self.told: list[tuple[int, list[str]]] = []
         self.outgoing_told = 0
-        self.desk = Desk(
+        self.admission = Admission(
             self.store, self.crawls, self.owned, CrawlFigures(), self._told_new, self._told_outgoing
         )
-        self.desk.shards = SHARDS
+        self.admission.shards = SHARDS
         spec = CrawlSpec(contact="me@example.org", scope=ScopeSpec(within="anywhere"))
         scope = Scope(spec.scope, Exclusions.parse([]))
         self.crawls.by_id[CRAWL] = LiveCrawl(CRAWL, spec, CrawlState.RUNNING, scope, "Manyhands")
@@ -80,7 +80,7 @@ class Bench:
 
     async def fetched(self, url: str) -> None:
         """As if it had been fetched, and its parse job pushed."""
-        await self.desk.seeds(shard_of(url), [SeedBatch(1, CRAWL, [url])])
+        await self.admission.seeds(shard_of(url), [SeedBatch(1, CRAWL, [url])])
 
         def go_on(store: ShardStore) -> None:
             (domain,) = store.take_domains(10.0**10, 10)
@@ -90,7 +90,7 @@ class Bench:
         await self.store.change(shard_of(url), go_on)
 
     async def parsed(self, url: str, links: Sequence[str]) -> list[ParsedPage]:
-        return await self.desk.parsed([parsed_page(url, links)])
+        return await self.admission.parsed([parsed_page(url, links)])
 
     def _told_new(self, shard: int, urls: Sequence[NewUrl]) -> None:
         self.told.append((shard, [url.url for url in urls]))
@@ -108,7 +108,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_seeds_are_queued(bench: Bench) -> None:
-    await bench.desk.seeds(0, [SeedBatch(1, CRAWL, [HERE, HERE + "a", HERE])])
+    await bench.admission.seeds(0, [SeedBatch(1, CRAWL, [HERE, HERE + "a", HERE])])
 
     assert bench.urls(0) == [HERE, HERE + "a"]
     assert bench.told[0][0] == 0
@@ -143,8 +143,8 @@ async def test_a_page_that_was_cut_is_counted_once_by_what_cut_it(bench: Bench) 
     await bench.fetched(HERE)
     page = parsed_page(HERE, [HERE + "x"])._replace(cuts=(Cut.PARSE_LIMIT, Cut.NESTING, "new"))
 
-    await bench.desk.parsed([page])
-    await bench.desk.parsed([page])
+    await bench.admission.parsed([page])
+    await bench.admission.parsed([page])
 
     counters = bench.reader(0).counters(CRAWL)
     assert (counters["cut_by_parse_limit"], counters["cut_by_nesting"]) == (1, 1)
@@ -172,9 +172,9 @@ async def test_pages_of_shards_that_are_not_ours_are_given_back(
     pages = [parsed_page(url, [HERE + "x"]) for url in (HERE, THERE, ELSEWHERE)]
 
     # One that was lost a moment ago, and one that never was here.
-    given_back = await bench.desk.parsed([pages[0], *pages[2:]])
+    given_back = await bench.admission.parsed([pages[0], *pages[2:]])
     assert [page.url for page in given_back] == [ELSEWHERE]
-    given_back = await bench.desk.parsed([parsed_page(THERE, [])])
+    given_back = await bench.admission.parsed([parsed_page(THERE, [])])
     assert [page.url for page in given_back] == [THERE]
     assert bench.urls(0, UrlState.DONE) == [HERE]
     assert bench.urls(1, UrlState.PARSING) == [THERE]
@@ -184,7 +184,7 @@ async def test_pages_that_come_together_end_together(bench: Bench) -> None:
     await bench.fetched(HERE)
     await bench.fetched(THERE)
 
-    given_back = await bench.desk.parsed(
+    given_back = await bench.admission.parsed(
         [
             parsed_page(HERE, [HERE + "x", THERE + "x", ELSEWHERE + "x"]),
             parsed_page(THERE, [HERE + "x", THERE + "x", ELSEWHERE + "x", ELSEWHERE + "y"]),
@@ -215,8 +215,8 @@ async def test_links_from_another_shard_are_taken_once(bench: Bench) -> None:
         batches=[LinksBatch(3, 1, CRAWL, [(HERE + "n", 2, 0)])],
     )
 
-    await bench.desk.links(message)
-    await bench.desk.links(message)
+    await bench.admission.links(message)
+    await bench.admission.links(message)
 
     assert bench.urls(0) == [HERE + "n"]
     assert bench.reader(0).received_from(3) == 1
@@ -224,9 +224,9 @@ async def test_links_from_another_shard_are_taken_once(bench: Bench) -> None:
 
 
 async def test_links_of_an_older_layout_are_left_to_their_sender(bench: Bench) -> None:
-    bench.desk.generation = 1
+    bench.admission.generation = 1
 
-    await bench.desk.links(
+    await bench.admission.links(
         LinksMessage(
             generation=0, target=0, batches=[LinksBatch(3, 1, CRAWL, [(HERE + "n", 2, 0)])]
         )

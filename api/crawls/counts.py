@@ -8,7 +8,7 @@ from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.protocol import ControlStore
 
 
-class Census:
+class CrawlCounts:
     """State: of all crawls up to `_counted_to`, which have ended, how many ended how."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from manyhands.cli.figures import Look, make_look
+from manyhands.cli.figures import Snapshot, make_snapshot
 from manyhands.shared.crawl.store.model import COUNTERS, STATE_COUNTERS
 
 METRICS = """\
@@ -53,12 +53,12 @@ def queue(name: str, size: int, latency_s: float = 0.0) -> dict[str, Any]:
     return {"name": name, "size": size, "latency_s": latency_s}
 
 
-def look(
+def snapshot(
     state: str = "running",
     *,
     errors: tuple[dict[str, Any], ...] = (),
     queues: tuple[dict[str, Any], ...] = (),
     metrics: str = "",
     **counts: int,
-) -> Look:
-    return make_look(view(state, **counts), errors, queues, metrics)
+) -> Snapshot:
+    return make_snapshot(view(state, **counts), errors, queues, metrics)

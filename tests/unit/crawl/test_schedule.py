@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from manyhands.worker.crawl.frontier.schedule import Ready
+from manyhands.worker.crawl.frontier.schedule import Schedule
 
 DOMAINS = 4
 ORIGINS = 10
@@ -41,7 +41,7 @@ class AnythingThatHappens(RuleBasedStateMachine):
 
     @initialize()
     def start(self):
-        self.ready = Ready()
+        self.ready = Schedule()
         self.now = 0.0
         self.model: dict[str, NaiveDomain] = {}
         # Of each origin that could have been taken: who was instead of it.
@@ -177,8 +177,8 @@ TestAnythingThatHappens.settings = settings(max_examples=60, stateful_step_count
 
 
 @pytest.fixture
-def ready() -> Ready:
-    return Ready()
+def ready() -> Schedule:
+    return Schedule()
 
 
 def test_one_request_at_a_time_is_in_flight_in_a_domain(ready):

@@ -14,7 +14,7 @@ FILE = "crawl.json"
 
 
 @dataclass(slots=True, frozen=True)
-class KeptCrawl:
+class SavedCrawl:
     """`key` makes the request idempotent: sent again, it finds the crawl that it started."""
 
     key: str
@@ -23,7 +23,7 @@ class KeptCrawl:
     output: str | None
 
     @classmethod
-    def new(cls, request: Mapping[str, Any], output: Path | None) -> "KeptCrawl":
+    def new(cls, request: Mapping[str, Any], output: Path | None) -> "SavedCrawl":
         name = None if output is None else str(output.absolute())
         return cls(secrets.token_hex(16), request, name)
 
@@ -34,18 +34,18 @@ class KeptCrawl:
         return directory / f"crawl-{crawl}.ndjson" if self.output is None else Path(self.output)
 
 
-def read_kept(directory: Path) -> KeptCrawl | None:
+def read_kept(directory: Path) -> SavedCrawl | None:
     """Raises UsageError when it is there and cannot be read."""
     file = directory / FILE
     try:
-        return KeptCrawl(**orjson.loads(file.read_bytes()))
+        return SavedCrawl(**orjson.loads(file.read_bytes()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError) as error:
         raise UsageError(f"{file} cannot be read: {error}") from error
 
 
-def keep(directory: Path, kept: KeptCrawl) -> None:
+def keep(directory: Path, kept: SavedCrawl) -> None:
     draft = directory / f"{FILE}.new"
     document = {"key": kept.key, "request": kept.request, "output": kept.output}
     draft.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
