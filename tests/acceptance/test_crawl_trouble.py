@@ -9,8 +9,8 @@ import pytest
 
 from devservers import BrokerServer
 from loadtest.synthetic_web import NETWORK
-from manyhands.api.crawls.desk import open_desk
 from manyhands.api.crawls.model import CrawlView, ErrorView
+from manyhands.api.crawls.service import open_desk
 from manyhands.shared.crawl.spec import LimitSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.settings import CrawlSettings

@@ -22,9 +22,9 @@ from manyhands.shared.logs import get_logger
 from manyhands.shared.sizing import GATHER_S
 from manyhands.worker.jobs.delivery import Delivery, parse_delivery
 from manyhands.worker.jobs.outcomes import Failed, Outcome, PutBack
-from manyhands.worker.jobs.source import scheduler
 from manyhands.worker.service.link import Pushed
 from manyhands.worker.service.stages import Stage
+from manyhands.worker.source import scheduler
 from manyhands.worker.source.lane_plan import LanePlan, plan_broker_lanes, plan_lanes, split_lanes
 from manyhands.worker.source.queue_order import QueueOrder
 from manyhands.worker.source.results import Results

@@ -39,7 +39,7 @@ class Broker:
             raise self.error
         self.pushes.append(list(jobs))
 
-    def page_fetches(self) -> list[list[list[str]]]:
+    def visits(self) -> list[list[list[str]]]:
         """By push and by job."""
         return [[[page[0] for page in job.args[1]] for job in jobs] for jobs in self.pushes]
 

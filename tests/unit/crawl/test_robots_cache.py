@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from manyhands.shared.crawl.store.model import LeaseLost, StoredRobots
+from manyhands.worker.crawl.politeness import robots_cache as robots_source
 from manyhands.worker.crawl.politeness.delays import OriginState
-from manyhands.worker.crawl.politeness.delays import robots_cache as robots_source
 from manyhands.worker.crawl.politeness.robots import RULES, RobotsRules, rules_of
 from manyhands.worker.crawl.politeness.robots_cache import PARSED_IN_A_THREAD_BYTES, RobotsCache
 

@@ -10,13 +10,12 @@ import manyhands.api.__main__
 import manyhands.broker.__main__
 from manyhands.shared.settings.names import option_of, settings_of
 from manyhands.shared.settings.options import default_text, given_options
+from manyhands.worker.commands.parser import make_parser as worker_parser
+from manyhands.worker.service.settings import SECTIONS as WORKER_SECTIONS
 from tests.support.settings_place import parse
 
 SERVICES: dict[str, tuple[Callable[[], argparse.ArgumentParser], tuple[str, ...]]] = {
-    "worker": (
-        manyhands.worker.commands.parser.make_parser,
-        manyhands.worker.service.settings.SECTIONS,
-    ),
+    "worker": (worker_parser, WORKER_SECTIONS),
     "api": (manyhands.api.__main__.make_parser, manyhands.api.__main__.SECTIONS),
     "broker": (manyhands.broker.__main__.make_parser, manyhands.broker.__main__.SECTIONS),
 }

@@ -11,7 +11,7 @@ from manyhands.shared.errors import ConnectFailed, ConnectionLost
 from manyhands.shared.faktory import backoff
 from manyhands.shared.faktory.codec import ErrorReply
 from manyhands.shared.faktory.dialer import Dialer
-from manyhands.worker.jobs.source import heartbeat as heartbeat_module
+from manyhands.worker.source import heartbeat as heartbeat_module
 from manyhands.worker.source.heartbeat import (
     BlockingConnection,
     Heartbeat,

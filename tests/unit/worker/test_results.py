@@ -10,7 +10,7 @@ import pytest
 from manyhands.shared.faktory import backoff
 from manyhands.shared.faktory.lanes import CommandLanes
 from manyhands.worker.jobs.outcomes import Failed
-from manyhands.worker.jobs.source import results as results_module
+from manyhands.worker.source import results as results_module
 from manyhands.worker.source.results import BATCH, MAX_ATTEMPTS, Results
 from tests.support.fake_transport import FakeDialer
 from tests.support.scripted_server import eventually

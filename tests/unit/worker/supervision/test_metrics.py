@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from manyhands.worker.process import figures
 from manyhands.worker.process.figures import (
     IN_HAND,
     JOB_DURATION,
@@ -16,7 +17,6 @@ from manyhands.worker.process.figures import (
     ROUND_TRIP,
     STAGE_JOBS,
 )
-from manyhands.worker.process.process import figures
 from manyhands.worker.service.families import family, filled, single
 from manyhands.worker.service.link import Family, Figures, Sample
 from manyhands.worker.sinks import sinks
