@@ -31,7 +31,7 @@ MANY_CONNECTIONS = 16_000 if IS_PROOF else 800
 CHUNK = b"x" * MIB
 LATER = "2100-01-01T00:00:00Z"
 
-pytestmark = pytest.mark.timeout(600 if IS_PROOF else 120)
+pytestmark = [pytest.mark.timeout(600 if IS_PROOF else 120), pytest.mark.alone]
 
 
 @pytest.fixture
