@@ -135,13 +135,13 @@ class Manager:
                 if self._is_known(job.jid):
                     repeated.append(job.jid)
                     continue
-                self._check_room_for_queue(job.queue)
-                self._known.add(job.jid)
                 if at > now:
+                    self._check_room_for_queue(job.queue)
                     set_rows.append(SetRow("scheduled", at, job.jid, job.jobtype, encode(job)))
                 else:
                     job.enqueued_at = now_text
                     self._arrive(arrivals, job.jid, job)
+                self._known.add(job.jid)
             except Refused as error:
                 reasons[job.jid or ""] = str(error)
         self.store.counters["scheduled"] += len(set_rows)
@@ -176,7 +176,10 @@ class Manager:
 
     def _arrive(self, arrivals: Arrivals, jid: str, wire: WireJob) -> None:
         assert wire.queue
-        queue = self.queues.get(wire.queue) or self._new_queue(wire.queue)
+        queue = self.queues.get(wire.queue)
+        if queue is None:
+            self._check_room_for_queue(wire.queue)
+            queue = self._new_queue(wire.queue)
         if not queue.is_listed:
             queue.is_listed = True
             self._store_queue(queue)
