@@ -500,7 +500,7 @@ class Manager:
         for queue in queues:
             queue.clear()
         numbers, kept = orjson.dumps(list(removed)).decode(), orjson.dumps(in_hand).decode()
-        self.store.run_alone(
+        self.store.wipe(
             *(
                 (
                     "DELETE FROM jobs WHERE key > ? AND key < ?"
@@ -550,7 +550,7 @@ class Manager:
         self._maybe_held.clear()
         self._known.clear()
         self.store.counters = dict.fromkeys(self.store.counters, 0)
-        self.store.run_alone(
+        self.store.wipe(
             *((f"DELETE FROM {table}", ()) for table in ("jobs", "reservations", "sets", "gone")),
             (f"DELETE FROM counters WHERE name NOT IN ({_KEPT_COUNTERS})", ()),
             ("UPDATE queues SET is_paused = 0, rows = 0", ()),

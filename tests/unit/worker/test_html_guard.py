@@ -8,6 +8,8 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 from worker.html_guard import (
     GUARDED_FROM,
     MAX_DEPTH,
+    MAX_LOOKS,
+    MAX_ROOTS,
     MAX_SEPARATORS,
     MAX_UNCOUNTED_TAGS,
     WINDOW,
@@ -71,6 +73,29 @@ def test_what_html_does_not_close_is_deep_and_is_cut(piece):
     text, is_cut = tamed(piece * 2 * MAX_UNCOUNTED_TAGS)
     assert is_cut
     assert text == piece * MAX_DEPTH
+
+
+def test_where_there_are_very_many_tags_fewer_may_be_open():
+    """At each the parser looks through all that are."""
+    tags = 400_000
+    deep = "<div>" * MAX_DEPTH
+    assert tamed(deep + "</p>" * (tags - MAX_DEPTH)) == ("<div>" * (MAX_LOOKS // tags), True)
+
+
+@pytest.mark.parametrize("name", ["body", "HTML"])
+def test_a_page_that_begins_over_and_over_does_not_collect_attributes(name):
+    tags = [f"<{name} a{number}>" for number in range(GUARDED_FROM // 8)]
+    assert tamed("".join(tags) + "<p>x") == ("".join(tags[:MAX_ROOTS]) + "<p>x", True)
+
+
+@pytest.mark.parametrize("closing", ["", "</b>" * 200, "</i>" * 200])
+def test_formatting_that_is_left_open_is_not_made_anew_in_each_paragraph(closing):
+    """From 80 KB that were two million elements, and 700 MB."""
+    opened = "<p>" + "".join(f"<B a={number}>" for number in range(200)) + "</p>"
+    text, is_cut = tamed(opened + "<p>x <a href=y>z</a></p>" * 10_000 + closing)
+    assert not is_cut
+    assert text.count("<a href=y>") == 10_000
+    assert "<B" not in text
 
 
 @pytest.mark.parametrize("piece", ["<div></x>", "<DIV/>", "<g><i></b>", "<x></x><x>"])
