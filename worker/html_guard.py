@@ -6,18 +6,36 @@ with all others; and <body> and <html> said again, because their attributes go t
 hundred kilobytes of any took most of a second, a megabyte a minute. And <b> and its like, where
 many are left open: eighty kilobytes became two million elements and 700 MB.
 
+Names are the fourth: the parser's table of them does not grow, so a megabyte of attributes that are
+all called differently takes it ten seconds. Looking for that in every page would cost more than it
+is worth; a page is sampled at random places, where nobody can hide, and only one that looks like it
+is counted.
+
 Where elements of drawings and formulas close themselves, <path/>, an end tag is written behind
 them before they are counted. Inside of a drawing that means the same; outside of one, where HTML
 knows no such thing and takes each for the beginning of another level, they are no longer deep. So
 nobody has to find out where a drawing begins and ends, which takes a parser.
 """
 
+import random
 import re
 from itertools import islice
 from typing import NamedTuple
 
 # Shorter pages are left alone: the worst that they can hold takes some 60 ms.
 GUARDED_FROM = 32_768
+# What takes a few microseconds for each tag must not take half a second: a page has no more of
+# them, or one in so many characters. Python's whole documentation in one page has one in 26.
+MAX_TAGS = 120_000
+CHARACTERS_OF_A_TAG = 16
+# Shorter pages cannot have too many names.
+SAMPLED_FROM = 262_144
+SAMPLES = 24
+SAMPLE = 512
+# Different ones among the names of a sampled page; a real one repeats its names.
+SUSPICIOUS_SHARE = 0.1
+FEWEST_SAMPLED = 64
+MAX_NAMES = 10_000
 # Start and end tags that need not be looked at one by one.
 MAX_UNCOUNTED_TAGS = 5000
 # Browsers flatten a page at 512. Ours is larger because what is left open is only estimated.
@@ -39,6 +57,10 @@ WINDOW = 4096
 MAX_SEPARATORS = 2000
 
 _TAG = re.compile("</?[A-Za-z][^\\s/>]*")
+_START_TAG = re.compile("<([A-Za-z][^\\s/>]*)([^<>]*)")
+_ATTRIBUTE = re.compile(
+    """[\\s/]([^\\s=>/"'<]+)(?:\\s*=\\s*(?:"[^"]*"|'[^']*'|[^\\s"'>][^\\s>]*))?"""
+)
 # Of SVG and MathML; none of them means anything in HTML.
 _CLOSES_ITSELF = re.compile(
     "<(path|rect|circle|ellipse|line|polyline|polygon|use|stop|image|g|text|tspan|textpath|defs"
@@ -49,7 +71,12 @@ _CLOSES_ITSELF = re.compile(
 _FORMATTING_NAMES = (
     *("b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"),
 )
-_FORMATTING = re.compile(rf"<(/?(?:{'|'.join(_FORMATTING_NAMES)}))(?=[\s/>])", re.IGNORECASE)
+# A look at the first letter first: it takes half of the time.
+_FORMATTING = re.compile(
+    rf"<(?=/?[{''.join({name[0] for name in _FORMATTING_NAMES})}])"
+    rf"(/?(?:{'|'.join(_FORMATTING_NAMES)}))(?=[\s/>])",
+    re.IGNORECASE,
+)
 _FORMATTING_TAG = re.compile(rf"{_FORMATTING.pattern}[^<>]*>?", re.IGNORECASE)
 _ROOT = re.compile("<(?:html|body)(?=[\\s/>])[^>]*>?", re.IGNORECASE)
 _INNERMOST = re.compile(r"<([A-Za-z][A-Za-z0-9]*)(?:\s[^<>]*)?>[^<]*</\1>")
@@ -75,10 +102,12 @@ class Tamed(NamedTuple):
 
 
 def tamed(text: str) -> Tamed:
-    """The page without tags that have thousands of attributes, and cut where it is too deep."""
+    """The page without tags that have thousands of attributes, and cut where it is too deep, or has
+    too many tags or names."""
     if len(text) < GUARDED_FROM:
         return Tamed(text, False)
-    kept = _without_more_roots(_without_monstrous_tags(text))
+    kept = _without_too_many_names(_without_too_many_tags(text))
+    kept = _without_more_roots(_without_monstrous_tags(kept))
     is_cut = len(kept) < len(text)
     tags = kept.count("<")
     if tags <= MAX_UNCOUNTED_TAGS:
@@ -109,6 +138,41 @@ def _levels_at_most(text: str, max_depth: int) -> tuple[int, str]:
         text = _INNERMOST.sub("", text)
         levels = len(_MAY_BE_DEEP.findall(text)) + taken_out
     return levels, text
+
+
+def _without_too_many_tags(text: str) -> str:
+    most = max(MAX_TAGS, len(text) // CHARACTERS_OF_A_TAG)
+    if text.count("<") <= most:
+        return text
+    seen = begin = 0
+    while (more := text.count("<", begin, begin + PIECE)) + seen <= most:
+        seen += more
+        begin += PIECE
+    for _ in range(most - seen):
+        begin = text.index("<", begin) + 1
+    return text[: text.index("<", begin)]
+
+
+def _without_too_many_names(text: str) -> str:
+    if len(text) < SAMPLED_FROM or not _seems_to_have_many_names(text):
+        return text
+    names: set[str] = set()
+    for tag in _START_TAG.finditer(text):
+        names.add(tag[1])
+        names.update(_ATTRIBUTE.findall(tag[2]))
+        if len(names) > MAX_NAMES:
+            return text[: tag.start()]
+    return text
+
+
+def _seems_to_have_many_names(text: str) -> bool:
+    names: list[str] = []
+    for _ in range(SAMPLES):
+        begin = random.randrange(len(text) - SAMPLE)
+        for name, attributes in _START_TAG.findall(text, begin, begin + SAMPLE):
+            names.append(name)
+            names += _ATTRIBUTE.findall(attributes)
+    return len(names) >= FEWEST_SAMPLED and len(set(names)) > SUSPICIOUS_SHARE * len(names)
 
 
 def _without_more_roots(text: str) -> str:
