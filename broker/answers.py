@@ -50,6 +50,9 @@ class Caller(Protocol):
 
     def reply_later(self, data: bytes = b"") -> Answer: ...
 
+    def wait_for(self, answer: Answer) -> None:
+        """Run no later command of this connection before that answer is ready."""
+
     def fetch(self, queues: Sequence[Queue]) -> None: ...
 
     def close(self) -> None: ...

@@ -1,7 +1,8 @@
 """What is committed together, and how it is written.
 
-Each kind of change is a single statement over a JSON list: the interpreter's lock is free while
-SQLite works, where a statement per row would fight the loop for it twice per row.
+Each kind of change is a single statement over a JSON list, or over many rows: the interpreter's
+lock is free while SQLite works, where a statement per row would fight the loop for it twice per
+row.
 """
 
 import sqlite3
@@ -16,12 +17,20 @@ from manyhands.broker.checksums import of_job, of_set_row
 from manyhands.broker.schema import SEQUENCE_BITS
 from manyhands.broker.tally import TALLY_NAMES, Tally
 
-# So much is written as one value at most, or one job: SQLite copies it several times over.
+# So much is written by one statement at most, or one job: SQLite copies it several times over.
 STATEMENT_BYTES = 8 * 1024 * 1024
+# Jobs of one statement. A list of rows costs half of what a JSON list of them does, which SQLite
+# would parse again for each value; powers of two, so that few statements serve every number.
+STATEMENT_ROWS = 256
 
 SET_NAMES = ("scheduled", "retries", "dead")
 _DELETE_JOBS = "DELETE FROM jobs WHERE key IN (SELECT value FROM json_each(?))"
 _DELETE_SET_ROWS = "DELETE FROM sets WHERE id IN (SELECT value FROM json_each(?))"
+_INSERT_JOBS = {
+    1 << power: "INSERT INTO jobs (key, payload, checksum) VALUES "
+    + ", ".join(["(?, ?, ?)"] * (1 << power))
+    for power in range(STATEMENT_ROWS.bit_length())
+}
 _NOTE = "INSERT OR IGNORE INTO gone SELECT {is_set}, value FROM json_each(?)"
 
 
@@ -48,8 +57,8 @@ class Push:
     size_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        payloads = (*(payload for _, payload in self.rows), *(row.payload for row in self.set_rows))
-        self.size_bytes = sum(map(len, payloads))
+        self.size_bytes = sum([len(payload) for _, payload in self.rows])
+        self.size_bytes += sum([len(row.payload) for row in self.set_rows])
 
 
 @dataclass(slots=True)
@@ -138,28 +147,14 @@ def commit(writer: sqlite3.Connection, batch: Batch) -> None:
 def _insert_jobs(writer: sqlite3.Connection, rows: list[tuple[int, bytes]]) -> None:
     if not rows:
         return
-    places, at = [], 1
-    for key, payload in rows:
-        places.append((key, at, len(payload), of_job(key, payload)))
-        at += len(payload)
-    if at > STATEMENT_BYTES and len(rows) > 1:
-        _insert_jobs(writer, rows[: len(rows) // 2])
-        _insert_jobs(writer, rows[len(rows) // 2 :])
-        return
-    listed = orjson.dumps(places).decode()
-    if len(rows) == 1:
-        # As it is: a large one is not copied once more.
-        key, payload = rows[0]
-        writer.execute(
-            "INSERT INTO jobs (key, payload, checksum) VALUES (?, ?, ?)",
-            (key, payload, of_job(key, payload)),
-        )
-    else:
-        writer.execute(
-            "INSERT INTO jobs (key, payload, checksum)"
-            " SELECT value->>0, substr(?2, value->>1, value->>2), value->>3 FROM json_each(?1)",
-            (listed, b"".join([payload for _, payload in rows])),
-        )
+    at = 0
+    while at < len(rows):
+        part = _statement_rows(rows, at)
+        at += len(part)
+        values: list[int | bytes] = []
+        for key, payload in part:
+            values += (key, payload, of_job(key, payload))
+        writer.execute(_INSERT_JOBS[len(part)], values)
     # Keys of a queue come in their order, so the last one wins.
     last = {key >> SEQUENCE_BITS: key for key, _ in rows}
     counts = Counter([key >> SEQUENCE_BITS for key, _ in rows])
@@ -167,6 +162,15 @@ def _insert_jobs(writer: sqlite3.Connection, rows: list[tuple[int, bytes]]) -> N
         "UPDATE queues SET rows = rows + ?, last_key = max(last_key, ?) WHERE id = ?",
         [(number, last[queue], queue) for queue, number in counts.items()],
     )
+
+
+def _statement_rows(rows: list[tuple[int, bytes]], at: int) -> list[tuple[int, bytes]]:
+    """Those from there on that go into one statement."""
+    number = min(STATEMENT_ROWS, 1 << (len(rows) - at).bit_length() - 1)
+    part = rows[at : at + number]
+    while len(part) > 1 and sum([len(payload) for _, payload in part]) > STATEMENT_BYTES:
+        part = part[: len(part) // 2]
+    return part
 
 
 def _insert_set_rows(writer: sqlite3.Connection, rows: list[SetRow]) -> None:

@@ -224,13 +224,13 @@ def _fill_in(job: WireJob, now_text: str) -> None:
         job.retry = DEFAULT_RETRY
     if not job.created_at:
         job.created_at = now_text
-    if not job.enqueued_at:
+    if job.enqueued_at == "":
         job.enqueued_at = None
-    if not job.at:
+    if job.at == "":
         job.at = None
-    if not job.reserve_for:
+    if job.reserve_for == 0:
         job.reserve_for = None
-    if not job.backtrace:
+    if job.backtrace == 0:
         job.backtrace = None
     if job.failure is not None:
         job.failure.normalize()

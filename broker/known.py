@@ -16,16 +16,18 @@ class KnownJids:
         self._old: set[str] = set()
 
     def __contains__(self, jid: str) -> bool:
-        jid = _short(jid)
+        if len(jid) > SHORT_JID:
+            jid = _digest(jid)
         return jid in self._young or jid in self._old
 
     def add(self, jid: str) -> None:
         if len(self._young) >= GENERATION:
             self._old, self._young = self._young, set()
-        self._young.add(_short(jid))
+        self._young.add(jid if len(jid) <= SHORT_JID else _digest(jid))
 
     def discard(self, jid: str) -> None:
-        jid = _short(jid)
+        if len(jid) > SHORT_JID:
+            jid = _digest(jid)
         self._young.discard(jid)
         self._old.discard(jid)
 
@@ -34,7 +36,5 @@ class KnownJids:
         self._old.clear()
 
 
-def _short(jid: str) -> str:
-    if len(jid) <= SHORT_JID:
-        return jid
+def _digest(jid: str) -> str:
     return blake2b(jid.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

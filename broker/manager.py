@@ -135,13 +135,13 @@ class Manager:
                 if self._is_known(job.jid):
                     repeated.append(job.jid)
                     continue
-                self._check_room_for_queue(job.queue)
-                self._known.add(job.jid)
                 if at > now:
+                    self._check_room_for_queue(job.queue)
                     set_rows.append(SetRow("scheduled", at, job.jid, job.jobtype, encode(job)))
                 else:
                     job.enqueued_at = now_text
                     self._arrive(arrivals, job.jid, job)
+                self._known.add(job.jid)
             except Refused as error:
                 reasons[job.jid or ""] = str(error)
         self.store.counters["scheduled"] += len(set_rows)
@@ -176,7 +176,10 @@ class Manager:
 
     def _arrive(self, arrivals: Arrivals, jid: str, wire: WireJob) -> None:
         assert wire.queue
-        queue = self.queues.get(wire.queue) or self._new_queue(wire.queue)
+        queue = self.queues.get(wire.queue)
+        if queue is None:
+            self._check_room_for_queue(wire.queue)
+            queue = self._new_queue(wire.queue)
         if not queue.is_listed:
             queue.is_listed = True
             self._store_queue(queue)
@@ -497,7 +500,7 @@ class Manager:
         for queue in queues:
             queue.clear()
         numbers, kept = orjson.dumps(list(removed)).decode(), orjson.dumps(in_hand).decode()
-        self.store.run_alone(
+        self.store.wipe(
             *(
                 (
                     "DELETE FROM jobs WHERE key > ? AND key < ?"
@@ -547,7 +550,7 @@ class Manager:
         self._maybe_held.clear()
         self._known.clear()
         self.store.counters = dict.fromkeys(self.store.counters, 0)
-        self.store.run_alone(
+        self.store.wipe(
             *((f"DELETE FROM {table}", ()) for table in ("jobs", "reservations", "sets", "gone")),
             (f"DELETE FROM counters WHERE name NOT IN ({_KEPT_COUNTERS})", ()),
             ("UPDATE queues SET is_paused = 0, rows = 0", ()),

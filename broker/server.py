@@ -146,6 +146,7 @@ class Connection(asyncio.Protocol):
         self._is_waiting_for_store = False
         self._ready: list[bytes] = []
         self._answers: deque[Answer] = deque()
+        self._awaited: Answer | None = None
         self._fetches: deque[tuple[Answer, Sequence[Queue], float]] = deque()
         self._waiter: Waiter | None = None
         self._is_working = False
@@ -262,6 +263,9 @@ class Connection(asyncio.Protocol):
         answer = Answer(data, self)
         self._answers.append(answer)
         return answer
+
+    def wait_for(self, answer: Answer) -> None:
+        self._awaited = answer
 
     def close(self) -> None:
         """Close when everything that was asked before has been answered."""
@@ -398,8 +402,12 @@ class Connection(asyncio.Protocol):
         self._work()
 
     def _is_held_up(self) -> bool:
-        """It is the turn of others, or the client does not read or sends faster than is stored."""
-        answers, lines = self._answers, self._lines
+        """It is the turn of others, or the client does not read or sends faster than is stored.
+        What concerns the whole store is a transaction of its own: thousands of them on their way
+        would keep all others waiting that have something to store."""
+        answers, lines, awaited = self._answers, self._lines, self._awaited
+        if awaited is not None and not awaited.is_ready:
+            return True
         if self._is_resting or self._is_full() or len(answers) > MAX_UNANSWERED:
             return True
         # Whoever has nothing on its way to the disk may add a small command.

@@ -54,7 +54,7 @@ class Sets:
         for row in rows:
             self._known.discard(row.jid)
         self._store.counters[kind] = 0
-        self._store.run_alone(
+        self._store.wipe(
             ("DELETE FROM sets WHERE kind = ?", (kind,)),
             ("UPDATE counters SET value = 0 WHERE name = ?", (kind,)),
         )

@@ -173,9 +173,17 @@ class Store:
                 self._loop.call_soon(self._send)
 
     def run_alone(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
-        """Statements that come after all that was asked before them, and before what follows."""
-        self._batches.extend((Batch(statements=list(statements)), Batch()))
+        """Statements that come after all that was asked before them, and before what follows: of
+        a batch, they are written first."""
+        self._batches.append(Batch(statements=list(statements)))
         _ = self.batch
+
+    def wipe(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+        """`run_alone` for what deletes. Said again before anything else was asked, it is one
+        transaction: there is nothing that it could delete once more."""
+        last = self._batches[-1]
+        if last != Batch(statements=list(statements), when_stored=last.when_stored):
+            self.run_alone(*statements)
 
     def _send_soon(self) -> None:
         self._is_scheduled = True

@@ -319,7 +319,7 @@ class Verbs:
     def _flush(self, caller: Caller, rest: bytes) -> None:
         del rest
         self.manager.flush()
-        self._ok_when_stored(caller)
+        caller.wait_for(self._ok_when_stored(caller))
 
     # QUEUE
 
@@ -340,10 +340,11 @@ class Verbs:
         if action == "REMOVE":
             manager.remove(list(queues.values()))
         else:
+            is_paused = action == "PAUSE"
             for queue in queues.values():
-                if queue.is_listed:
-                    manager.pause(queue, is_paused=action == "PAUSE")
-        self._ok_when_stored(caller)
+                if queue.is_listed and queue.is_paused != is_paused:
+                    manager.pause(queue, is_paused=is_paused)
+        caller.wait_for(self._ok_when_stored(caller))
 
     def _latencies(self, names: list[str]) -> dict[str, float]:
         if names == ["*"]:
@@ -372,10 +373,11 @@ class Verbs:
             raise Refused("invalid target for mutation command")
         if mutation.cmd == "clear" or (mutation.cmd == "discard" and mutation.filter is None):
             self.manager.sets.clear(mutation.target)
-            self._ok_when_stored(caller)
+            caller.wait_for(self._ok_when_stored(caller))
             return
         check_pattern(mutation)
         answer = caller.reply_later()
+        caller.wait_for(answer)
         task = asyncio.get_running_loop().create_task(mutate(self.manager, mutation))
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
@@ -391,9 +393,10 @@ class Verbs:
             answer.fill(OK)
         self.manager.store.batch.when_stored.append(answer.ready)
 
-    def _ok_when_stored(self, caller: Caller, times: int = 1) -> None:
+    def _ok_when_stored(self, caller: Caller, times: int = 1) -> Answer:
         answer = caller.reply_later(OK * times)
         self.manager.store.batch.when_stored.append(answer.ready)
+        return answer
 
     def _refuse_paid(self, what: str) -> Callable[[Caller, bytes], None]:
         def refuse(caller: Caller, rest: bytes) -> None:

@@ -16,6 +16,17 @@ from tests.proofs import ProofTable
 PROCESSES = "5"
 # Of a test that names none of its own: four times what unit tests have, for processes start in it.
 TIMEOUT_S = "120"
+# What `make prove` runs: all faults, and of the others those that have more to show at length.
+PROOFS = (
+    "tests/acceptance",
+    "tests/integration/test_broker_damage.py",
+    "tests/integration/test_broker_memory.py",
+    "tests/integration/test_bytes_outside_the_body.py",
+    "tests/integration/test_file_sinks_kill.py",
+    "tests/integration/test_http_front.py",
+    "tests/integration/test_http_memory.py",
+    "tests/integration/test_shard_damage.py",
+)
 # The long runs do use it: side by side they would only wait for each other.
 PROOFS_AT_ONCE = "3"
 
@@ -33,7 +44,7 @@ def main() -> int:
         together = ["-m", "not alone", "-n", PROOFS_AT_ONCE]
         alone = ["-m", "alone"]
         codes = [
-            pytest.main([*(arguments.files or ["tests/acceptance"]), "-v", *some], plugins=[table])
+            pytest.main([*(arguments.files or PROOFS), "-v", *some], plugins=[table])
             for some in (together, alone)
         ]
         table.write()

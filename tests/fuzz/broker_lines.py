@@ -19,8 +19,7 @@ MESSAGES = (
     b'PUSHB [{"jid":"34567890","jobtype":"t","args":[]},{"jid":"45678901","jobtype":"t"}]\r\n',
     b'PUSH {"jid":"56789012","jobtype":"t","args":[{}],"priority":9,"reserve_for":60,'
     b'"created_at":"2026-01-01T00:00:00.123456789Z","enqueued_at":"","backtrace":3}\r\n',
-    # No FLUSH: each is a transaction of its own, and thousands of them are all that is written.
-    *(b"FETCH q default\r\n", b"FETCH default\r\n", b"INFO\r\n", b"END\r\n"),
+    *(b"FETCH q default\r\n", b"FETCH default\r\n", b"INFO\r\n", b"FLUSH\r\n", b"END\r\n"),
     b'ACK {"jid":"12345678"}\r\n',
     b'FAIL {"jid":"34567890","errtype":"E","message":"m","backtrace":["a","b"]}\r\n',
     b'BEAT {"wid":"w","current_state":"quiet","rss_kb":7}\r\n',
@@ -74,6 +73,8 @@ class BrokerLines:
             say(stranger, pieces)
             began = time.perf_counter()
             self._probe.info()
+            # Answered when it is stored, behind all that the stranger has on its way to the disk.
+            self._probe.call('ACK {"jid":"of nobody"}')
             took_s = time.perf_counter() - began
             hear(stranger)
         self._log.check()

@@ -47,7 +47,7 @@ def queued_jobs(http: httpx.Client, queue: str) -> int:
 @ON_BOTH_SERVERS
 def test_the_probes_are_good(http: httpx.Client) -> None:
     assert http.get("/healthz").json() == {"status": "ok"}
-    assert http.get("/readyz").json() == {"status": "ready"}
+    assert http.get("/readyz").json() == {"status": "ready", "damaged_shards": []}
     assert http.get("/version").json() == {"version": VERSION}
 
 

@@ -31,7 +31,7 @@ MANY_CONNECTIONS = 16_000 if IS_PROOF else 800
 CHUNK = b"x" * MIB
 LATER = "2100-01-01T00:00:00Z"
 
-pytestmark = pytest.mark.timeout(600 if IS_PROOF else 120)
+pytestmark = [pytest.mark.timeout(600 if IS_PROOF else 120), pytest.mark.alone]
 
 
 @pytest.fixture
@@ -48,7 +48,19 @@ def server() -> Iterator[BrokerServer]:
 @pytest.fixture
 def others(server: BrokerServer, record_property) -> Iterator[None]:
     """Somebody else, who is served all the while; and what the process took at most."""
-    with bystander(server.url) as trips:
+    yield from served_meanwhile(server, record_property, jobs_may_go=False)
+
+
+@pytest.fixture
+def others_whose_jobs_may_go(server: BrokerServer, record_property) -> Iterator[None]:
+    """As above, while all queues are removed."""
+    yield from served_meanwhile(server, record_property, jobs_may_go=True)
+
+
+def served_meanwhile(
+    server: BrokerServer, record_property: Callable[[str, object], None], *, jobs_may_go: bool
+) -> Iterator[None]:
+    with bystander(server.url, jobs_may_go=jobs_may_go) as trips:
         yield
         peak = assert_within_memory(server)
     figures = f"peak {peak} MiB of {MEMORY_MB}, {trips}"
@@ -294,7 +306,7 @@ def test_queues_that_are_empty_are_forgotten_but_some(server) -> None:
             wait_until(lambda: stored.execute("SELECT count(*) FROM queues").fetchone()[0] <= 1001)
 
 
-@pytest.mark.usefixtures("others")
+@pytest.mark.usefixtures("others_whose_jobs_may_go")
 def test_all_of_very_many_queues_are_removed_at_once(server) -> None:
     push_to_queues(server, MANY_QUEUES)
     with RawClient(server.url) as raw:

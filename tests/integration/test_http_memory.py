@@ -16,6 +16,7 @@ from devservers.api import ApiServer
 from manyhands.api.keys import new_key
 from manyhands.shared.http.limits import HELD_PAGES_BYTES, PAGE_BYTES
 from manyhands.shared.jobs import new_jid
+from tests.acceptance.scale import OTHERS_WAIT_S
 from tests.support.http_attack import MEBIBYTE, round_trip, watched
 from tests.support.http_socket import HttpSocket
 from tests.support.raw_client import RawClient
@@ -25,7 +26,7 @@ GROWTH_BYTES = 160 * MEBIBYTE
 NDJSON = "Content-Type: application/x-ndjson"
 CHUNKED = "Transfer-Encoding: chunked"
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.alone]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_many_pages_at_once_hold_neither_memory_nor_job_traffic(
             thread.join()
     assert set(statuses) <= {200, 429, 503} and 200 in statuses
     assert watch.peak_bytes - before < GROWTH_BYTES
-    assert watch.p99_s < 1.0, f"{watch.p99_s:.3f} s"
+    assert watch.p99_s < OTHERS_WAIT_S, f"{watch.p99_s:.3f} s"
     assert client.get("/sets/scheduled").status_code == 200
 
 

@@ -23,6 +23,7 @@ from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.servers import kafka as sink_module
 from manyhands.worker.sinks.servers.kafka import KafkaSink
+from tests.support.kafka_relay import KafkaRelay
 from tests.support.shared_server import SharedServer
 from tests.support.sink_records import (
     hostile_pages,
@@ -345,6 +346,22 @@ async def test_every_page_arrives_though_the_broker_is_killed_again_and_again(
     # The producer's numbers tell the broker what it has already. Only on a machine so slow that the
     # producer gave up before the broker was back may there be more.
     assert set(times.values()) == {1} or attempts > done
+
+
+async def test_what_a_broker_refused_that_does_not_lead_yet_is_not_taken_for_delivered(
+    kafka_server: SharedServer, topic: str, read: Any
+):
+    # Kafka itself leads the partition from now on, and has heard of no producer.
+    make_topic(kafka_server.address, f"{topic}-records")
+    assert read("records") == []
+    # A request for each: librdkafka puts a megabyte into one.
+    batch = [PlainRecord(f"{number:02}", "a" * 600_000) for number in range(10)]
+    async with KafkaRelay(kafka_server.port) as relay:
+        sink = KafkaSink(f"kafka://127.0.0.1:{relay.port}/{topic}")
+        await sink.write(batch)
+        await sink.close()
+    assert relay.has_refused
+    assert keys(read("records")) == [one.id for one in batch]
 
 
 async def killed(server: KafkaServer, times: int) -> None:

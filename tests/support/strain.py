@@ -10,12 +10,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from manyhands.shared.jobs import new_jid
-from tests.acceptance.scale import IS_PROOF
+from tests.acceptance.scale import IS_PROOF, OTHERS_WAIT_S
 from tests.support.raw_client import RawClient
 
 MIB = 1024 * 1024
-# What is owed is 250 ms for 99 of 100 on a quiet machine; `make test` has all cores busy.
-ROUND_TRIP_S = 1.0
 SHARE_IN_TIME = 0.99 if IS_PROOF else 0.5
 
 
@@ -42,7 +40,7 @@ class RoundTrips:
         return f"{len(self.seconds)} round trips, p99 {p99:.0f} ms, longest {longest:.0f} ms"
 
 
-def _make_round_trips(url: str, end: Connection) -> None:
+def _make_round_trips(url: str, end: Connection, jobs_may_go: bool) -> None:
     seconds, queue = [], new_jid()
     with RawClient(url) as client:
         end.send(None)
@@ -51,6 +49,8 @@ def _make_round_trips(url: str, end: Connection) -> None:
             job = {"jid": new_jid(), "jobtype": "any", "args": [1], "queue": queue}
             assert client.call("PUSH " + json.dumps(job)) == "OK"
             fetched = client.call(f"FETCH {queue}")
+            if fetched is None and jobs_may_go:
+                continue
             assert fetched is not None and json.loads(fetched)["jid"] == job["jid"]
             assert client.call(f'ACK {{"jid":"{job["jid"]}"}}') == "OK"
             seconds.append(time.monotonic() - started)
@@ -58,12 +58,13 @@ def _make_round_trips(url: str, end: Connection) -> None:
 
 
 @contextlib.contextmanager
-def bystander(url: str) -> Iterator[RoundTrips]:
+def bystander(url: str, *, jobs_may_go: bool = False) -> Iterator[RoundTrips]:
     """A client in a process of its own that pushes a job, fetches it and acknowledges it, again and
-    again while the context is open. Afterwards all were answered, and in time."""
+    again while the context is open. Afterwards all were answered, and in time. `jobs_may_go` is for
+    tests that remove the jobs of every queue."""
     here, there = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(
-        target=_make_round_trips, args=(url, there), daemon=True
+        target=_make_round_trips, args=(url, there, jobs_may_go), daemon=True
     )
     process.start()
     there.close()
@@ -77,4 +78,4 @@ def bystander(url: str) -> Iterator[RoundTrips]:
     finally:
         process.kill()
         process.join()
-    assert trips.at_most(SHARE_IN_TIME) < ROUND_TRIP_S, str(trips)
+    assert trips.at_most(SHARE_IN_TIME) < OTHERS_WAIT_S, str(trips)

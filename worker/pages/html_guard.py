@@ -1,8 +1,15 @@
 """What makes a parser of HTML slow, taken out of a page before it is parsed. Pure.
 
-Two things cost it time by their square: elements inside elements inside elements, because at each
-tag it looks through all that are open, and the attributes of one tag, because it compares each
-with all others. A hundred kilobytes of either took most of a second, a megabyte a minute.
+Three things cost it time by their square: elements inside elements inside elements, because at
+each tag it looks through all that are open; the attributes of one tag, because it compares each
+with all others; and <body> and <html> said again, because their attributes go to the first one. A
+hundred kilobytes of any took most of a second, a megabyte a minute. And <b> and its like, where
+many are left open: eighty kilobytes became two million elements and 700 MB.
+
+Names are the fourth: the parser's table of them does not grow, so a megabyte of attributes that are
+all called differently takes it ten seconds. Looking for that in every page would cost more than it
+is worth; a page is sampled at random places, where nobody can hide, and only one that looks like it
+is counted.
 
 Where elements of drawings and formulas close themselves, <path/>, an end tag is written behind
 them before they are counted. Inside of a drawing that means the same; outside of one, where HTML
@@ -10,21 +17,50 @@ knows no such thing and takes each for the beginning of another level, they are 
 nobody has to find out where a drawing begins and ends, which takes a parser.
 """
 
+import random
 import re
 from itertools import islice
 from typing import NamedTuple
 
 # Shorter pages are left alone: the worst that they can hold takes some 60 ms.
 GUARDED_FROM = 32_768
+# What takes a few microseconds for each tag must not take half a second: a page has no more of
+# them, or one in so many characters. Python's whole documentation in one page has one in 26.
+MAX_TAGS = 120_000
+CHARACTERS_OF_A_TAG = 16
+# Shorter pages cannot have too many names.
+SAMPLED_FROM = 262_144
+SAMPLES = 24
+SAMPLE = 512
+# Different ones among the names of a sampled page; a real one repeats its names.
+SUSPICIOUS_SHARE = 0.1
+FEWEST_SAMPLED = 64
+MAX_NAMES = 10_000
 # Start and end tags that need not be looked at one by one.
 MAX_UNCOUNTED_TAGS = 5000
 # Browsers flatten a page at 512. Ours is larger because what is left open is only estimated.
 MAX_DEPTH = 2000
+# How many elements it may look through in all, at 1 ns each: where there are very many tags, fewer
+# may be open.
+MAX_LOOKS = 200_000_000
+# Of <html> and <body> together; people write two.
+MAX_ROOTS = 100
+# Elements that close themselves, each of which HTML may take for one level more.
+MAX_CLOSING_THEMSELVES = 100
+# Elements that are made anew, at 0.3 us and 330 bytes each: of <b> and its like, all that are left
+# open are made again in every paragraph behind them.
+MAX_REOPENED = 1_000_000
+# Characters whose tags are looked at together.
+PIECE = 65_536
 # A tag that is longer than two of these has one without a > in it.
 WINDOW = 4096
 MAX_SEPARATORS = 2000
 
 _TAG = re.compile("</?[A-Za-z][^\\s/>]*")
+_START_TAG = re.compile("<([A-Za-z][^\\s/>]*)([^<>]*)")
+_ATTRIBUTE = re.compile(
+    """[\\s/]([^\\s=>/"'<]+)(?:\\s*=\\s*(?:"[^"]*"|'[^']*'|[^\\s"'>][^\\s>]*))?"""
+)
 # Of SVG and MathML; none of them means anything in HTML.
 _CLOSES_ITSELF = re.compile(
     "<(path|rect|circle|ellipse|line|polyline|polygon|use|stop|image|g|text|tspan|textpath|defs"
@@ -32,6 +68,17 @@ _CLOSES_ITSELF = re.compile(
     "|animate[a-z]*|mpath|m[ino]|mrow|mspace|mt[dr]|mprescripts|none)(?=[\\s/])([^<>]*)/>",
     re.IGNORECASE,
 )
+_FORMATTING_NAMES = (
+    *("b", "big", "code", "em", "font", "i", "nobr", "s", "small", "strike", "strong", "tt", "u"),
+)
+# A look at the first letter first: it takes half of the time.
+_FORMATTING = re.compile(
+    rf"<(?=/?[{''.join({name[0] for name in _FORMATTING_NAMES})}])"
+    rf"(/?(?:{'|'.join(_FORMATTING_NAMES)}))(?=[\s/>])",
+    re.IGNORECASE,
+)
+_FORMATTING_TAG = re.compile(rf"{_FORMATTING.pattern}[^<>]*>?", re.IGNORECASE)
+_ROOT = re.compile("<(?:html|body)(?=[\\s/>])[^>]*>?", re.IGNORECASE)
 _INNERMOST = re.compile(r"<([A-Za-z][A-Za-z0-9]*)(?:\s[^<>]*)?>[^<]*</\1>")
 # How often what is innermost is taken out: then what holds it is innermost.
 _PASSES = 2
@@ -44,7 +91,7 @@ _NEVER_DEEP = frozenset(
         *("thead", "tfoot", "caption", "colgroup", "html", "head", "body"),
     }
 )
-_MAY_BE_DEEP = re.compile(rf"<(?![/!]|(?:{'|'.join(sorted(_NEVER_DEEP))})[\s/>])")
+_MAY_BE_DEEP = re.compile(rf"<(?=[A-Za-z])(?!(?:{'|'.join(sorted(_NEVER_DEEP))})[\s/>])")
 
 
 class Tamed(NamedTuple):
@@ -55,29 +102,85 @@ class Tamed(NamedTuple):
 
 
 def tamed(text: str) -> Tamed:
-    """The page without tags that have thousands of attributes, and cut where it is too deep."""
+    """The page without tags that have thousands of attributes, and cut where it is too deep, or has
+    too many tags or names."""
     if len(text) < GUARDED_FROM:
         return Tamed(text, False)
-    kept = _without_monstrous_tags(text)
+    kept = _without_too_many_names(_without_too_many_tags(text))
+    kept = _without_more_roots(_without_monstrous_tags(kept))
     is_cut = len(kept) < len(text)
-    if kept.count("<") <= MAX_UNCOUNTED_TAGS or _is_surely_shallow(kept):
+    tags = kept.count("<")
+    if tags <= MAX_UNCOUNTED_TAGS:
         return Tamed(kept, is_cut)
-    end = _end_of_the_shallow(kept)
-    if end is not None and "/>" in kept:
+    max_depth = min(MAX_DEPTH, MAX_LOOKS // tags)
+    levels, rest = _levels_at_most(kept, max_depth)
+    if levels > max_depth and kept.count("/>") > MAX_CLOSING_THEMSELVES:
         kept = _CLOSES_ITSELF.sub(r"<\1\2></\1>", kept)
-        end = _end_of_the_shallow(kept)
+        levels, rest = _levels_at_most(kept, max_depth)
+    if _leaves_formatting_open(rest, MAX_REOPENED // tags):
+        # It holds neither links nor titles: nothing is missing without it.
+        kept = _FORMATTING_TAG.sub("", kept)
+    end = _end_of_the_shallow(kept, max_depth) if levels > max_depth else None
     return Tamed(kept, is_cut) if end is None else Tamed(kept[:end], True)
 
 
-def _is_surely_shallow(text: str) -> bool:
-    """Whether there are too few start tags to be deep, without a look at each: elements with no
-    others in them add one level at the most, all together, and are taken out."""
-    for taken_out in range(_PASSES + 1):
-        if taken_out:
-            text = _INNERMOST.sub("", text)
-        if len(_MAY_BE_DEEP.findall(text)) + taken_out <= MAX_DEPTH:
-            return True
-    return False
+def _levels_at_most(text: str, max_depth: int) -> tuple[int, str]:
+    """Not less than there are, without a look at each tag, and what of the page was counted:
+    elements with no others in them add one level, all together, and are taken out until the rest
+    is few enough."""
+    levels = len(_MAY_BE_DEEP.findall(text))
+    if levels > max_depth and text.count("/>") > levels // 2:
+        # Nothing is to be found by that.
+        return levels, text
+    for taken_out in range(1, _PASSES + 1):
+        if levels <= max_depth:
+            break
+        text = _INNERMOST.sub("", text)
+        levels = len(_MAY_BE_DEEP.findall(text)) + taken_out
+    return levels, text
+
+
+def _without_too_many_tags(text: str) -> str:
+    most = max(MAX_TAGS, len(text) // CHARACTERS_OF_A_TAG)
+    if text.count("<") <= most:
+        return text
+    seen = begin = 0
+    while (more := text.count("<", begin, begin + PIECE)) + seen <= most:
+        seen += more
+        begin += PIECE
+    for _ in range(most - seen):
+        begin = text.index("<", begin) + 1
+    return text[: text.index("<", begin)]
+
+
+def _without_too_many_names(text: str) -> str:
+    if len(text) < SAMPLED_FROM or not _seems_to_have_many_names(text):
+        return text
+    names: set[str] = set()
+    for tag in _START_TAG.finditer(text):
+        names.add(tag[1])
+        names.update(_ATTRIBUTE.findall(tag[2]))
+        if len(names) > MAX_NAMES:
+            return text[: tag.start()]
+    return text
+
+
+def _seems_to_have_many_names(text: str) -> bool:
+    names: list[str] = []
+    for _ in range(SAMPLES):
+        begin = random.randrange(len(text) - SAMPLE)
+        for name, attributes in _START_TAG.findall(text, begin, begin + SAMPLE):
+            names.append(name)
+            names += _ATTRIBUTE.findall(attributes)
+    return len(names) >= FEWEST_SAMPLED and len(set(names)) > SUSPICIOUS_SHARE * len(names)
+
+
+def _without_more_roots(text: str) -> str:
+    roots = list(islice(_ROOT.finditer(text), MAX_ROOTS))
+    if len(roots) < MAX_ROOTS:
+        return text
+    end = roots[-1].end()
+    return text[:end] + _ROOT.sub("", text[end:])
 
 
 def _without_monstrous_tags(text: str) -> str:
@@ -110,27 +213,53 @@ def _has_too_many_attributes(text: str, start: int, end: int) -> bool:
     return False
 
 
-def _end_of_the_shallow(text: str) -> int | None:
-    """Where more than MAX_DEPTH elements are open; an end tag closes one of its own name only."""
-    # By the name, and the same by the tag as it is written, because that is asked so often.
-    is_open: dict[str, int] = {}
-    names: dict[str, str] = {}
-    depth = 0
-    for number, tag in enumerate(_TAG.findall(text)):
-        name = names.get(tag)
-        if name is None:
-            name = names[tag] = _counted_name(tag)
-            is_open.setdefault(name, 0)
-        if not name:
-            continue
-        if tag[1] != "/":
-            is_open[name] += 1
+def _leaves_formatting_open(text: str, most: int) -> bool:
+    """Whether more of <b> and its like are open at a time."""
+    found = _FORMATTING.findall(text)
+    return len(found) > most and _most_open(found) > most
+
+
+def _most_open(found: list[str]) -> int:
+    is_open = dict.fromkeys(_FORMATTING_NAMES, 0)
+    depth = deepest = 0
+    for tag in found:
+        if tag[0] != "/":
+            is_open[tag.lower()] += 1
             depth += 1
-            if depth > MAX_DEPTH:
-                return _start_of(text, number)
-        elif is_open[name]:
+            deepest = max(deepest, depth)
+        elif is_open[name := tag[1:].lower()]:
             is_open[name] -= 1
             depth -= 1
+    return deepest
+
+
+def _end_of_the_shallow(text: str, max_depth: int) -> int | None:
+    """Where more elements are open; an end tag closes one of its own name only."""
+    # How many are open by the name, and the same by the tag as it is written, because that is asked
+    # so often.
+    never = [0]
+    by_name = {"": never}
+    by_tag: dict[str, list[int]] = {}
+    depth = begin = 0
+    while begin < len(text):
+        # In pieces: what is cut is mostly cut in the first.
+        end = text.find("<", begin + PIECE) if begin + PIECE < len(text) else len(text)
+        end = len(text) if end < 0 else end
+        for number, tag in enumerate(_TAG.findall(text, begin, end)):
+            is_open = by_tag.get(tag)
+            if is_open is None:
+                is_open = by_tag[tag] = by_name.setdefault(_counted_name(tag), [0])
+            if is_open is never:
+                continue
+            if tag[1] != "/":
+                is_open[0] += 1
+                depth += 1
+                if depth > max_depth:
+                    return _start_of(text, begin, number)
+            elif is_open[0]:
+                is_open[0] -= 1
+                depth -= 1
+        begin = end
     return None
 
 
@@ -140,6 +269,6 @@ def _counted_name(tag: str) -> str:
     return "" if name in _NEVER_DEEP else name
 
 
-def _start_of(text: str, number: int) -> int:
-    """Of the tag that comes after so many."""
-    return next(islice(_TAG.finditer(text), number, None)).start()
+def _start_of(text: str, begin: int, number: int) -> int:
+    """Of the tag that comes after so many from there on."""
+    return next(islice(_TAG.finditer(text, begin), number, None)).start()

@@ -22,6 +22,10 @@ LOOK_BYTES = 160 * 1024
 # Of a file that does not begin like an archive: how far it is searched for something that does.
 DAMAGED_START_BYTES = 1024 * 1024
 SEARCH_BYTES = 256 * 1024
+# To try whether a member begins somewhere takes as long as to unpack kilobytes. Chance makes one
+# false start in megabytes: behind so many, a search goes on so many bytes further each time.
+FALSE_STARTS = 64
+FALSE_START_BYTES = 256
 # Of a record that is not packed: looked through for the end of its header, and at the most.
 FIRST_HEADER_BYTES = 4 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -31,7 +35,8 @@ MAX_DICTIONARY_BYTES = 16 * 1024 * 1024
 CUT_OFF = "the file ends in the middle of it"
 
 _RECORD_HEADER = re.compile(
-    rb"WARC/\d\.\d{1,2}\r?\n(?:[!-~]+[ \t]*:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n)*)*?WARC-Type:", re.I
+    rb"WARC/\d\.\d{1,2}\r?\n(?:[!-9;-~]+[ \t]*:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n)*)*?WARC-Type:",
+    re.I,
 )
 _CONTENT_LENGTH = re.compile(rb"^Content-Length[ \t]*:[ \t]*(\d{1,18})[ \t]*\r$", re.I | re.M)
 _BETWEEN_RECORDS = b"\r\n"
@@ -229,7 +234,7 @@ class Plain:
         return _PlainFrame(window)
 
     def begins(self, beginning: memoryview) -> bool:
-        return _RECORD_HEADER.match(beginning) is not None
+        return _RECORD_HEADER.match(beginning[:FIRST_HEADER_BYTES]) is not None
 
 
 class _PlainFrame:
@@ -307,6 +312,7 @@ def detect(window: Window) -> Packing:
 def next_start(window: Window, packing: Packing) -> None:
     """Go to the next member that holds a record, or to the end of the file."""
     magic = re.compile(re.escape(packing.magic))
+    false_starts = 0
     while seen := window.peek(SEARCH_BYTES):
         found = magic.search(seen)
         if found is None:
@@ -316,7 +322,8 @@ def next_start(window: Window, packing: Packing) -> None:
         window.skip(found.start())
         if packing.begins(window.peek(LOOK_BYTES)[:LOOK_BYTES]):
             return
-        window.skip(1)
+        false_starts += 1
+        window.take(_behind(false_starts))
 
 
 def _by_magic(window: Window, beginning: bytes) -> Packing | None:
@@ -343,9 +350,16 @@ def _detect_damaged(beginning: bytes) -> Packing:
 def _first(data: bytes, packing: Packing) -> int:
     view = memoryview(data)
     at = data.find(packing.magic)
+    false_starts = 0
     while at >= 0 and not packing.begins(view[at : at + LOOK_BYTES]):
-        at = data.find(packing.magic, at + 1)
+        false_starts += 1
+        at = data.find(packing.magic, at + _behind(false_starts))
     return at
+
+
+def _behind(false_starts: int) -> int:
+    """How far from the last of so many false starts the next one is looked for."""
+    return 1 if false_starts < FALSE_STARTS else FALSE_START_BYTES
 
 
 def _dictionary(window: Window) -> bytes:

@@ -26,7 +26,15 @@ from fastwarc.warc import (
 )
 
 from manyhands.worker.warc.digests import Digest, Expected, Hashing, expected_digest, look_at
-from manyhands.worker.warc.frames import Damaged, Frame, Packing, detect, next_start
+from manyhands.worker.warc.frames import (
+    FALSE_STARTS,
+    LOOK_BYTES,
+    Damaged,
+    Frame,
+    Packing,
+    detect,
+    next_start,
+)
 from manyhands.worker.warc.payloads import parsed_head, unchunked
 from manyhands.worker.warc.streams import ByteStream, Window
 
@@ -164,13 +172,19 @@ class _Reading:
             return
         packing = detect(window)
         skip = self._start.skip
+        barren = 0
         while True:
             packing.skip(window)
             offset = window.position
             if not window.peek(1):
                 return
+            barren += 1
             try:
-                yield from self._records(packing.frame(window), offset, skip)
+                if barren > FALSE_STARTS:
+                    _check_begins(packing, window)
+                for item in self._records(packing.frame(window), offset, skip):
+                    barren = 0
+                    yield item
             except Damaged as damaged:
                 yield self._past(packing, offset, str(damaged))
             skip = 0
@@ -249,6 +263,13 @@ class _Reading:
             digest_state=digest_state,
         )
         return made if expected is None else _Unchecked(made, expected)
+
+
+def _check_begins(packing: Packing, window: Window) -> None:
+    """Behind many members that nobody wants: there are files of requests alone, but also members
+    that hold nothing, of which a megabyte has a hundred thousand. Raises Damaged."""
+    if not packing.begins(window.peek(LOOK_BYTES)[:LOOK_BYTES]):
+        raise Damaged("one of many members without a record")
 
 
 def _is_wanted(record: WarcRecord) -> bool:

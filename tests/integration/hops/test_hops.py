@@ -618,7 +618,7 @@ async def test_a_server_that_drips_does_not_hold_a_slot_for_ever(
 
     site.answers["/"] = drip
     with pytest.raises(TemporaryFetchError) as raised:
-        await get(make(timeout_s=0.3, read_timeout_s=0.2), site.url + "/")
+        await get(make(timeout_s=1.5, read_timeout_s=1.0), site.url + "/")
     assert raised.value.reason == "time-out: whole document"
 
 

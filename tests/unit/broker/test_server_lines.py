@@ -249,6 +249,28 @@ async def test_one_who_asks_without_end_is_not_read_until_he_is_answered(broker,
     assert not client.transport.is_paused
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"FLUSH\r\n",
+        push("job-0001") + b"FLUSH\r\n",
+        *(b"QUEUE REMOVE default\r\n", b"QUEUE REMOVE *\r\n", b"QUEUE PAUSE *\r\n"),
+        b'MUTATE {"cmd":"clear","target":"dead"}\r\n',
+        b'MUTATE {"cmd":"discard","target":"dead","filter":{"jobtype":"t"}}\r\n',
+    ],
+)
+async def test_who_clears_the_store_over_and_over_keeps_nobody_waiting_but_himself(broker, line):
+    stranger, other = broker.connect(), broker.connect()
+    before = broker.store.commits
+    stranger.send(line * 100)
+    other.send(push("job-0002"))
+    await broker.committed()
+    assert other.read() == OK
+    assert broker.store.commits - before <= 3
+    await broker.answered(stranger)
+    assert stranger.read() == OK * 100 * line.count(b"\n")
+
+
 async def test_one_who_pushes_faster_than_is_stored_is_not_read_until_it_is(broker, monkeypatch):
     monkeypatch.setattr(store_module, "UNWRITTEN_BYTES", 100)
     client = broker.connect()

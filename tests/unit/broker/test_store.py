@@ -145,6 +145,28 @@ def test_statements_run_alone_when_nothing_else_is_asked_for(opened):
     assert said == ["after"]
 
 
+def test_what_is_deleted_over_and_over_is_one_transaction(opened):
+    store, loop = opened
+    said: list[str] = []
+    before = store.commits
+    for _ in range(100):
+        store.wipe(("DELETE FROM jobs", ()))
+        store.batch.when_stored.append(lambda: said.append("deleted"))
+    settle(store, loop)
+    assert said == ["deleted"] * 100
+    assert store.commits == before + 1
+
+
+def test_what_was_pushed_between_two_deletions_is_deleted(opened):
+    store, loop = opened
+    store.batch.queues.append((1, "one", False))
+    for number in range(3):
+        store.wipe(("DELETE FROM jobs", ()))
+        push(store, [(ONE + 1 + number, b"x")], [])
+    settle(store, loop)
+    assert store.reader.read_jobs(ONE, TWO, 9) == [(ONE + 3, b"x")]
+
+
 def test_what_is_written_is_seen_in_the_order_in_which_it_was_asked_for(opened):
     store, loop = opened
     said: list[str] = []

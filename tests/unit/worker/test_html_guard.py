@@ -8,8 +8,13 @@ from resiliparse.parse.html import DOMNode, HTMLTree
 from manyhands.worker.pages.html_guard import (
     GUARDED_FROM,
     MAX_DEPTH,
+    MAX_LOOKS,
+    MAX_NAMES,
+    MAX_ROOTS,
     MAX_SEPARATORS,
+    MAX_TAGS,
     MAX_UNCOUNTED_TAGS,
+    SAMPLED_FROM,
     WINDOW,
     tamed,
 )
@@ -71,6 +76,60 @@ def test_what_html_does_not_close_is_deep_and_is_cut(piece):
     text, is_cut = tamed(piece * 2 * MAX_UNCOUNTED_TAGS)
     assert is_cut
     assert text == piece * MAX_DEPTH
+
+
+def test_where_there_are_very_many_tags_fewer_may_be_open():
+    """At each the parser looks through all that are."""
+    tags = MAX_TAGS
+    deep = "<div>" * MAX_DEPTH
+    assert tamed(deep + "</p>" * (tags - MAX_DEPTH)) == ("<div>" * (MAX_LOOKS // tags), True)
+
+
+def test_a_page_of_very_many_tags_is_cut():
+    text, is_cut = tamed("<br>" * (MAX_TAGS + 100))
+    assert is_cut
+    assert text == "<br>" * MAX_TAGS
+
+
+def test_a_long_page_may_have_more_tags():
+    text = "<p>a few words, as many as people write</p>" * MAX_TAGS
+    assert tamed(text) == (text, False)
+
+
+@pytest.mark.parametrize(
+    "tag", ["<p a{}>", "<p b='x' a{}=y>", "<x{}>", "<x{}></x{}>", "<p {0} {0}b {0}c>"]
+)
+def test_a_page_whose_names_are_all_different_is_cut(tag):
+    """The parser's table of names does not grow: ten seconds for a megabyte."""
+    tags = [tag.replace("{0}", "{}").replace("{}", f"n{number}") for number in range(60_000)]
+    text, is_cut = tamed("".join(tags))
+    assert is_cut
+    assert text.count("<") <= 2 * MAX_NAMES + 2
+
+
+@pytest.mark.parametrize(
+    "tag", ["<p id=n{}>x</p>", "<p title='some {} words: a{} b{} c{}'>x{}</p>", "<br>a{} b{} "]
+)
+def test_values_and_words_may_all_be_different(tag):
+    text = "".join(tag.replace("{}", str(number)) for number in range(40_000))
+    assert len(text) > SAMPLED_FROM
+    assert tamed(text) == (text, False)
+
+
+@pytest.mark.parametrize("name", ["body", "HTML"])
+def test_a_page_that_begins_over_and_over_does_not_collect_attributes(name):
+    tags = [f"<{name} a{number}>" for number in range(GUARDED_FROM // 8)]
+    assert tamed("".join(tags) + "<p>x") == ("".join(tags[:MAX_ROOTS]) + "<p>x", True)
+
+
+@pytest.mark.parametrize("closing", ["", "</b>" * 200, "</i>" * 200])
+def test_formatting_that_is_left_open_is_not_made_anew_in_each_paragraph(closing):
+    """From 80 KB that were two million elements, and 700 MB."""
+    opened = "<p>" + "".join(f"<B a={number}>" for number in range(200)) + "</p>"
+    text, is_cut = tamed(opened + "<p>x <a href=y>z</a></p>" * 10_000 + closing)
+    assert not is_cut
+    assert text.count("<a href=y>") == 10_000
+    assert "<B" not in text
 
 
 @pytest.mark.parametrize("piece", ["<div></x>", "<DIV/>", "<g><i></b>", "<x></x><x>"])

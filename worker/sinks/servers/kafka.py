@@ -226,6 +226,11 @@ def _settings(place: ServerUrl) -> dict[str, Any]:
         "security.protocol": SECURITY[place.scheme, bool(place.user)],
         "enable.idempotence": True,
         "acks": "all",
+        # Not 5. A broker that begins to lead a partition may refuse one request and take the next:
+        # until Kafka 4.5 it takes any number from a producer that is new to it (KAFKA-15591). That
+        # answer librdkafka takes for one to all that was sent before (rd_kafka_dr_implicit_ack),
+        # and the messages that were refused are lost without an error.
+        "max.in.flight.requests.per.connection": 1,
         # That all others are there is known when nothing is on its way any more.
         "delivery.report.only.error": True,
         "compression.type": "lz4",

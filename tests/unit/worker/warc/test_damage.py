@@ -6,7 +6,9 @@ from itertools import pairwise
 
 import pytest
 
+from manyhands.worker.warc import frames
 from manyhands.worker.warc.digests import Digest
+from manyhands.worker.warc.frames import FALSE_START_BYTES, FALSE_STARTS, NotAnArchive
 from manyhands.worker.warc.reading import ArchivedRecord, Damage, Item, Position, read_archive
 from tests.support.archives import (
     PACKS,
@@ -261,3 +263,58 @@ def test_a_search_that_runs_over_the_borders_of_pieces_finds_what_begins_there()
         data = first[:-1] + b"\xff" * (gap - len(first)) + second
         items = list(read_archive(MemoryStream(data, piece=1000), Position(), MAX_BODY))
         assert ids(items) == [record_id(2)]
+
+
+NOTHING = pytest.mark.parametrize(
+    ("pack", "piece"),
+    [
+        (gzipped, b"\x1f\x8b\x08"),
+        (gzipped, gzipped(b"")),
+        (zstandard_packed, b"\x28\xb5\x2f\xfd"),
+        (zstandard_packed, zstandard_packed(b"")),
+        (zstandard_packed, zstandard_packed(b"\r\n" * 50_000)),
+        (as_it_is, b"a:WARC/1.0\r\n"),
+    ],
+    ids=["gzip", "empty gzip", "zstd", "empty zstd", "zstd of empty lines", "plain"],
+)
+
+
+@NOTHING
+@pytest.mark.parametrize("records", [0, 1])
+def test_places_where_no_record_begins_are_not_all_tried(
+    pack: Pack, piece: bytes, records: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To try one takes some 10 us, and a megabyte has room for 300,000."""
+    packing = {gzipped: frames.Gzip, zstandard_packed: frames.Zstd, as_it_is: frames.Plain}[pack]
+    tried: list[int] = []
+    really_begins = packing.begins
+
+    def begins(self, beginning):
+        tried.append(len(beginning))
+        return really_begins(self, beginning)
+
+    monkeypatch.setattr(packing, "begins", begins)
+    data = pack(page_record(1, SIZE)) * records + piece * (100_000 // len(piece))
+    try:
+        found = damages(read(data))
+    except NotAnArchive:
+        found = []
+    assert len(found) == records
+    assert len(tried) <= 2 * FALSE_STARTS + len(data) // FALSE_START_BYTES
+
+
+@NOTHING
+def test_records_behind_many_places_where_none_begins_are_read(pack: Pack, piece: bytes) -> None:
+    """But for what begins in the first FALSE_START_BYTES, and that is told as damaged."""
+    behind = b"".join(pack(page_record(number, SIZE)) for number in range(PAGES))
+    data = pack(page_record(PAGES, SIZE)) + piece * (20_000 // len(piece)) + behind
+    items = read(data)
+    assert len(damages(items)) == 1
+    assert ids(items)[-PAGES + 1 :] == all_but(0)
+
+
+@PACKED
+def test_many_records_that_nobody_wants_are_no_damage(pack: Pack) -> None:
+    items = read(pack(request_record(1)) * 3 * FALSE_STARTS + pack(page_record(2, SIZE)))
+    assert ids(items) == [record_id(2)]
+    assert damages(items) == []
