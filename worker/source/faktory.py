@@ -27,8 +27,7 @@ from manyhands.worker.service.stages import Stage
 from manyhands.worker.source import scheduler
 from manyhands.worker.source.lane_plan import LanePlan, plan_broker_lanes, plan_lanes, split_lanes
 from manyhands.worker.source.queue_order import QueueOrder
-from manyhands.worker.source.results import Results
-from manyhands.worker.source.settlement import Settlement, repeat
+from manyhands.worker.source.results import Results, repeat
 from manyhands.worker.source.stage_lanes import StageLanes
 
 TICK_S = 0.5
@@ -62,9 +61,8 @@ class FaktorySource:
         ]
         self.pushed = {stage.feeds: Pushed() for stage in stages if stage.feeds}
         self.commands = CommandLanes(dialer, 1)
-        self.results = Results(self.commands, self.fetches_changed)
         self._verbs = FaktoryVerbs(self.commands)
-        self._settlement = Settlement(self._verbs, self.results)
+        self.results = Results(self.commands, self._verbs, self.fetches_changed)
         self._dialer = dialer
         self._connections = connections
         self._on_lanes_changed = on_lanes_changed
@@ -113,13 +111,13 @@ class FaktorySource:
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         if isinstance(outcome, PutBack) and self._drain_task is not None:
             await self._drained.wait()
-        await self._settlement.settle(delivery, outcome)
+        await self.results.settle(delivery, outcome)
 
     async def put_back(self, deliveries: Sequence[Delivery]) -> None:
-        await self._settlement.put_back(deliveries)
+        await self.results.put_back(deliveries)
 
     async def push(self, jobs: Sequence[Job]) -> None:
-        await self._settlement.push(jobs)
+        await self.results.push(jobs)
         for job in jobs:
             if (pushed := self.pushed.get(job.queue)) is not None:
                 size = len(orjson.dumps(job.args))

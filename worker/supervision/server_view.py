@@ -13,7 +13,7 @@ from manyhands.shared.faktory.lanes import CommandLanes
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import FaktorySettings
 from manyhands.worker.service.held_jobs import HeldJob
-from manyhands.worker.source.settlement import raise_if_refused, repeat
+from manyhands.worker.source.results import raise_if_refused, repeat
 from manyhands.worker.supervision.left_behind import LeftBehind, judge
 
 # Later than this the server has noticed by itself, or the ids are gone.
