@@ -8,6 +8,7 @@ import tempfile
 
 import uvicorn
 
+from manyhands.api.handing_down import hand_down
 from manyhands.api.keys import new_key, parse_keys
 from manyhands.shared.crawl.store.sqlite.directory import open_control
 from manyhands.shared.errors import ConnectFailed, ManyhandsError
@@ -18,7 +19,6 @@ from manyhands.shared.http.protocol import HttpProtocol
 from manyhands.shared.logs import configure_logs, get_logger
 from manyhands.shared.private_files import keep_files_private
 from manyhands.shared.settings import FaktorySettings, Settings, host_and_port
-from manyhands.shared.settings.environment import hand_down
 from manyhands.shared.settings.loading import load
 from manyhands.shared.settings.options import settings_parser
 
@@ -81,7 +81,7 @@ def _serve(settings: Settings) -> None:
     with tempfile.TemporaryDirectory(prefix="manyhands-api-") as directory:
         hand_down(settings, directory)
         uvicorn.run(
-            "api.app:create",
+            "manyhands.api.app:create",
             factory=True,
             host=host,
             port=port,

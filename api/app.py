@@ -27,6 +27,7 @@ from manyhands.api.budget import Shares
 from manyhands.api.crawls.routes import router as crawl_router
 from manyhands.api.crawls.service import open_desk
 from manyhands.api.guard import ANYBODY, Guard, read_headers
+from manyhands.api.handing_down import handed_down
 from manyhands.api.intake import Intake
 from manyhands.api.keys import Key, make_bucket, parse_keys
 from manyhands.api.metrics import ApiMetrics
@@ -51,7 +52,6 @@ from manyhands.shared.settings import (
     FaktorySettings,
     host_and_port,
 )
-from manyhands.shared.settings.environment import handed_down
 from manyhands.shared.version import VERSION
 
 # Towards the broker, from each process; PUSHBs are answered in order on each of them.

@@ -1,10 +1,11 @@
 """Settings that another process is given, and does not read again."""
 
+import os
 import pickle
 import subprocess
 import sys
 
-from manyhands.shared.settings.environment import hand_down, handed_down
+from manyhands.api.handing_down import hand_down, handed_down
 from manyhands.worker.handlers import fetch
 from manyhands.worker.service import settings as of_worker
 from tests.support.imports import ROOT
@@ -18,6 +19,7 @@ def test_processes_of_the_api_get_the_settings_of_the_first(place):
     place.environment(BATCH_MAX_SIZE="8", API_KEYS="")
     copy, directory = handed_down()
     assert (copy, str(directory)) == (settings, "/run/somewhere")
+    assert not any("ops:read" in value for value in os.environ.values())
     # Its own variable is no mistake of the user's.
     assert place.load(sections=("batch",)).settings.batch.max_size == 8
 
