@@ -252,7 +252,9 @@ class Manager:
         job.owner = owner
         job.wid = wid
         job.since = now
-        job.reserved_until = now + _reserved_s(job)
+        seconds = job.reserve_for
+        is_plain = MIN_RESERVE_FOR_S <= seconds <= MAX_RESERVE_FOR_S
+        job.reserved_until = now + (seconds if is_plain else _reserved_s(job))
         job.is_holder_stored = False
         self.working[job.jid] = job
 
