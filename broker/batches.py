@@ -136,10 +136,10 @@ def commit(writer: sqlite3.Connection, batch: Batch) -> None:
     changes = [*batch.counters.items(), *zip(TALLY_NAMES, batch.tally(), strict=True)]
     if scheduled:
         changes.append(("scheduled", scheduled))
-    write(
-        "INSERT INTO counters SELECT value->>0, value->>1 FROM json_each(?) WHERE true"
+    writer.executemany(
+        "INSERT INTO counters (name, value) VALUES (?, ?)"
         " ON CONFLICT (name) DO UPDATE SET value = value + excluded.value",
-        (orjson.dumps(changes).decode(),),
+        changes,
     )
     write("COMMIT")
 

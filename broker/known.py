@@ -1,5 +1,6 @@
 """The jids of recent pushes, so that a push that is sent twice is stored once. Pure."""
 
+from collections.abc import Iterable
 from hashlib import blake2b
 
 GENERATION = 250_000
@@ -26,10 +27,12 @@ class KnownJids:
         self._young.add(jid if len(jid) <= SHORT_JID else _digest(jid))
 
     def discard(self, jid: str) -> None:
-        if len(jid) > SHORT_JID:
-            jid = _digest(jid)
-        self._young.discard(jid)
-        self._old.discard(jid)
+        self.discard_all([jid])
+
+    def discard_all(self, jids: Iterable[str]) -> None:
+        kept = [jid if len(jid) <= SHORT_JID else _digest(jid) for jid in jids]
+        self._young.difference_update(kept)
+        self._old.difference_update(kept)
 
     def clear(self) -> None:
         self._young.clear()

@@ -160,8 +160,7 @@ class Manager:
             self.store.counters["scheduled"] = max(
                 0, self.store.counters["scheduled"] - len(set_rows)
             )
-            for jid in (*arrivals.jids(), *(row.jid for row in set_rows)):
-                self._known.discard(jid)
+            self._known.discard_all([*arrivals.jids(), *(row.jid for row in set_rows)])
             refused(reason)
 
         self.store.push(Push(arrivals.rows, set_rows, make_visible, forget))
@@ -252,7 +251,9 @@ class Manager:
         job.owner = owner
         job.wid = wid
         job.since = now
-        job.reserved_until = now + _reserved_s(job)
+        seconds = job.reserve_for
+        is_plain = MIN_RESERVE_FOR_S <= seconds <= MAX_RESERVE_FOR_S
+        job.reserved_until = now + (seconds if is_plain else _reserved_s(job))
         job.is_holder_stored = False
         self.working[job.jid] = job
 
@@ -297,13 +298,10 @@ class Manager:
 
     def acknowledge(self, jids: Iterable[str]) -> None:
         """These are done. One that nobody has is fine: it was acknowledged before."""
-        done = 0
-        for jid in jids:
-            job = self._take_out(jid)
-            if job is not None:
-                self._settle(job)
-                done += 1
-        self.store.count("processed", done)
+        take_out = self.working.pop
+        done = [job for jid in jids if (job := take_out(jid, None) or self._withdraw(jid))]
+        self._settle(*done)
+        self.store.count("processed", len(done))
 
     def fail(self, jid: str, errtype: str, message: str, backtrace: list[str]) -> None:
         job = self._take_out(jid)
@@ -340,12 +338,11 @@ class Manager:
         """A job that there is a result for, out of its holder's hands."""
         return self.working.pop(jid, None) or self._withdraw(jid)
 
-    def _settle(self, job: StoredJob) -> None:
+    def _settle(self, *jobs: StoredJob) -> None:
         batch = self.store.batch
-        batch.settled.append(job.key)
-        if job.is_reservation_stored:
-            batch.unreserved.append(job.key)
-        self._known.discard(job.jid)
+        batch.settled += [job.key for job in jobs]
+        batch.unreserved += [job.key for job in jobs if job.is_reservation_stored]
+        self._known.discard_all([job.jid for job in jobs])
 
     def _withdraw(self, jid: str) -> StoredJob | None:
         """A result for a job that is queued again: whoever did it did it in time."""

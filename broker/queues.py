@@ -115,17 +115,21 @@ class Queue:
         self.size += 1
 
     def take(self) -> StoredJob | None:
+        head = self.head
         while True:
-            head = self.head
             if len(head) < LOW_JOBS and self._loaded_to < self.last_key:
                 self.load()
             if not head:
                 return None
             job = head.popleft()
-            self._hold(-1, -len(job.payload))
+            # As `_hold`, which would be one more call for each job.
+            size = len(job.payload)
+            self._head_bytes -= size
+            self._memory.heads -= JOB_BYTES + size
             if not job.is_settled:
                 self.size -= 1
-                job.payload = job.payload or self._reader.payload(job.key) or b""
+                if not size:
+                    job.payload = self._reader.payload(job.key) or b""
                 if job.payload:
                     return job
 
@@ -153,12 +157,12 @@ class Queue:
                 self._miss_what_did_not_come()
                 return
             self._loaded_to = page[-1][0]
-            self._job_bytes = sum(len(payload) for _, payload in page) // len(page)
+            self._job_bytes = sum([len(payload) for _, payload in page]) // len(page)
             self._page_jobs = PAGE_JOBS
             skipped = self._skipped or ()
             jobs = [from_row(key, payload) for key, payload in page if key not in skipped]
             self.head.extend(jobs)
-            self._hold(len(jobs), sum(len(job.payload) for job in jobs))
+            self._hold(len(jobs), sum([len(job.payload) for job in jobs]))
             if self._loaded_to == self.last_key:
                 self._miss_what_did_not_come()
             if jobs:

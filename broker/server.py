@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import re
 import secrets
 import socket
 import ssl
@@ -45,8 +46,8 @@ TOO_MUCH = (
     " the most: send shorter lines or fewer at once, or raise BROKER_MEMORY_MB"
 )
 
-_ACK_START = b'ACK {"jid":"'
-_ACK_END = b'"}\r'
+# An ACK as most clients write it, which needs no JSON parser.
+_plain_ack = re.compile(rb'ACK \{"jid":"([ !#-\[\]-~]+)"\}\r').fullmatch
 _decode_hello = msgspec.json.Decoder(Hello).decode
 
 
@@ -366,10 +367,11 @@ class Connection(asyncio.Protocol):
         turn_ends_at = time.monotonic() + TURN_S
         lines = self._lines
         acks: list[str] = []
-        while lines and not self._is_held_up():
+        is_held_up = self._is_held_up()
+        while lines and not is_held_up:
             line = lines.popleft()
-            if line.startswith(_ACK_START) and (jid := _plain_jid(line)) and self._is_welcome:
-                acks.append(jid)
+            if (ack := _plain_ack(line)) is not None and self._is_welcome:
+                acks.append(ack[1].decode())
                 continue
             if acks:
                 self._verbs.acknowledge(self, acks)
@@ -382,6 +384,7 @@ class Connection(asyncio.Protocol):
             if lines and time.monotonic() >= turn_ends_at:
                 self._is_resting = True
                 asyncio.get_running_loop().call_soon(self._take_turn)
+            is_held_up = self._is_held_up()
         if acks:
             self._verbs.acknowledge(self, acks)
         self._is_working = False
@@ -405,15 +408,17 @@ class Connection(asyncio.Protocol):
         """It is the turn of others, or the client does not read or sends faster than is stored.
         What concerns the whole store is a transaction of its own: thousands of them on their way
         would keep all others waiting that have something to store."""
-        answers, lines, awaited = self._answers, self._lines, self._awaited
-        if awaited is not None and not awaited.is_ready:
+        # The first line is `_is_full`: this is asked for every command.
+        if self._is_choked or self.answer_bytes > WRITE_BUFFER_BYTES:
             return True
-        if self._is_resting or self._is_full() or len(answers) > MAX_UNANSWERED:
+        if self._is_resting or len(self._answers) > MAX_UNANSWERED:
             return True
+        if self._awaited is not None and not self._awaited.is_ready:
+            return True
+        if not self._manager.store.is_backed_up:
+            return False
         # Whoever has nothing on its way to the disk may add a small command.
-        return self._manager.store.is_backed_up and (
-            bool(answers) or (bool(lines) and len(lines[0]) > COUNTED_BYTES)
-        )
+        return bool(self._answers) or (bool(self._lines) and len(self._lines[0]) > COUNTED_BYTES)
 
     def _is_full(self) -> bool:
         """There are enough answers that it has not read, or that are not ready to be read."""
@@ -506,13 +511,3 @@ class Connection(asyncio.Protocol):
         ready.clear()
         if self._sent_bytes > COUNTED_BYTES:
             self._count()
-
-
-def _plain_jid(line: bytes) -> str | None:
-    """The jid of an ACK as most clients write it; None for one that needs a JSON parser."""
-    jid = line[len(_ACK_START) : -len(_ACK_END)]
-    if not line.endswith(_ACK_END) or b'"' in jid or b"\\" in jid or not jid.isascii():
-        return None
-    text = jid.decode()
-    # JSON has no control characters in a text.
-    return text if text.isprintable() else None

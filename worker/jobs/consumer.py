@@ -49,14 +49,16 @@ class Consumer:
         if first is not None and not first.is_settled:
             self._attach_copy(first, delivery)
         elif self._is_stopping:
-            self._hold(delivery, is_started=False)
+            if delivery.is_once:
+                self._hold(delivery, is_started=False)
             self._held.append(delivery)
         elif delivery.deadline - self._loop.time() < LEAST_TIME_S:
             self._put_back_soon(delivery)
         else:
             self.in_hand[delivery.id] = delivery
             self._empty.clear()
-            self._hold(delivery, is_started=not delivery.deaths)
+            if delivery.is_once:
+                self._hold(delivery, is_started=not delivery.deaths)
             run = self._run_suspect if delivery.deaths else self._execution.run_one
             # Directly, with a name: the loop's own way formats a new name for each.
             delivery.task = asyncio.Task(run(delivery, self._ended), loop=self._loop, name="job")
@@ -132,7 +134,7 @@ class Consumer:
             room.release()
 
     def _hold(self, delivery: Delivery, *, is_started: bool) -> None:
-        if delivery.is_once and self._held_jobs is not None:
+        if self._held_jobs is not None:
             delivery.held_as = self._held_jobs.add(delivery.payload, is_started=is_started)
 
     def _let_go(self, delivery: Delivery) -> None:
