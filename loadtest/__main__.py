@@ -11,62 +11,68 @@ from rich.console import Console
 
 from devservers import BuildError
 from devservers.processes import StartError
-from loadtest import broker_cells, worker_cells
-from loadtest.against import AgainstReport, Titled, run_against
-from loadtest.against_report import print_against_report, write_against_report
-from loadtest.bench_broker import needed_consumers, possible_cells, run_servers, server_facts
-from loadtest.bench_consumer import run_all
-from loadtest.bench_crawl import crawl_facts, profile_cells, run_crawl
-from loadtest.bench_fetch import fetch_facts, run_fetch
-from loadtest.bench_ingest import ingest_facts, run_ingest
-from loadtest.bench_sinks import run_sinks, sinks_facts
-from loadtest.bench_state import run_state, state_facts
-from loadtest.bench_warc import run_warc, warc_facts
-from loadtest.bench_worker import run_worker
-from loadtest.broker_cells import FORMS, BrokerCell, parse_broker_cells
-from loadtest.broker_report import print_broker_report, write_broker_report
-from loadtest.cells import CORE, FULL, Cell, parse_cells
-from loadtest.checkouts import described
-from loadtest.consumers import MAKERS, PeerError, make_consumers, on_broker
-from loadtest.crawl_cells import AGAINST as AGAINST_CRAWLS
-from loadtest.crawl_cells import CELLS as CRAWL_CELLS
-from loadtest.crawl_cells import CrawlCell, parse_crawl_cells
-from loadtest.crawl_report import CrawlReport, print_crawl_report, write_crawl_report
-from loadtest.fetch_cells import CELLS as FETCH_CELLS
-from loadtest.fetch_cells import RUN_S as FETCH_RUN_S
-from loadtest.fetch_cells import SIDES as FETCH_SIDES
-from loadtest.fetch_cells import parse_fetch_cells
-from loadtest.fetch_report import FetchReport, print_fetch_report, write_fetch_report
-from loadtest.guide import GUIDE, fill_section
-from loadtest.ingest_cells import DEFAULT as INGEST_CELLS
-from loadtest.ingest_cells import FORMS as INGEST_FORMS
-from loadtest.ingest_cells import RUN_S as INGEST_RUN_S
-from loadtest.ingest_cells import parse_ingest_cells
-from loadtest.ingest_report import IngestReport, print_ingest_report, write_ingest_report
-from loadtest.lab import RunError, faktory_version
-from loadtest.machine import facts
-from loadtest.network_cells import NETWORK, parse_network_cells
-from loadtest.network_report import (
+from loadtest.against.checkouts import described
+from loadtest.against.report import print_against_report, write_against_report
+from loadtest.against.turns import AgainstReport, Titled, run_against
+from loadtest.bench.broker import cells as broker_cells
+from loadtest.bench.broker.benchmark import (
+    needed_consumers,
+    possible_cells,
+    run_servers,
+    server_facts,
+)
+from loadtest.bench.broker.cells import FORMS, BrokerCell, parse_broker_cells
+from loadtest.bench.broker.report import print_broker_report, write_broker_report
+from loadtest.bench.consumer.benchmark import run_all
+from loadtest.bench.consumer.report import Report, consumer_section, print_report, write_report
+from loadtest.bench.crawl.benchmark import crawl_facts, profile_cells, run_crawl
+from loadtest.bench.crawl.cells import AGAINST as AGAINST_CRAWLS
+from loadtest.bench.crawl.cells import CELLS as CRAWL_CELLS
+from loadtest.bench.crawl.cells import CrawlCell, parse_crawl_cells
+from loadtest.bench.crawl.report import CrawlReport, print_crawl_report, write_crawl_report
+from loadtest.bench.fetch.benchmark import fetch_facts, run_fetch
+from loadtest.bench.fetch.cells import CELLS as FETCH_CELLS
+from loadtest.bench.fetch.cells import RUN_S as FETCH_RUN_S
+from loadtest.bench.fetch.cells import SIDES as FETCH_SIDES
+from loadtest.bench.fetch.cells import parse_fetch_cells
+from loadtest.bench.fetch.report import FetchReport, print_fetch_report, write_fetch_report
+from loadtest.bench.ingest.benchmark import ingest_facts, run_ingest
+from loadtest.bench.ingest.cells import DEFAULT as INGEST_CELLS
+from loadtest.bench.ingest.cells import FORMS as INGEST_FORMS
+from loadtest.bench.ingest.cells import RUN_S as INGEST_RUN_S
+from loadtest.bench.ingest.cells import parse_ingest_cells
+from loadtest.bench.ingest.report import IngestReport, print_ingest_report, write_ingest_report
+from loadtest.bench.network.cells import NETWORK, parse_network_cells
+from loadtest.bench.network.report import (
     network_section,
     print_network_report,
     write_network_report,
 )
-from loadtest.report import Report, consumer_section, print_report, write_report
-from loadtest.run import SERVERS as RUN_SERVERS
-from loadtest.run import LoadRun, failures_of, print_load, run_load, write_load
-from loadtest.server_runs import SERVERS, ServerReport
-from loadtest.sinks_cells import BATCHES as SINKS_BATCHES
-from loadtest.sinks_cells import CELLS as SINKS_CELLS
-from loadtest.sinks_cells import of_size, parse_sinks_cells
-from loadtest.sinks_report import SinksReport, print_sinks_report, write_sinks_report
-from loadtest.stand import USERS, Load
-from loadtest.state_report import StateReport, print_state_report, write_state_report
-from loadtest.verdict import Targets
-from loadtest.warc_cells import SIZE_MB as WARC_SIZE_MB
-from loadtest.warc_report import WarcReport, print_warc_report, write_warc_report
-from loadtest.web_command import add_web, run_web
-from loadtest.worker_cells import Matrix, parse_worker_cells
-from loadtest.worker_report import print_worker_report, write_worker_report
+from loadtest.bench.sinks.benchmark import run_sinks, sinks_facts
+from loadtest.bench.sinks.cells import BATCHES as SINKS_BATCHES
+from loadtest.bench.sinks.cells import CELLS as SINKS_CELLS
+from loadtest.bench.sinks.cells import of_size, parse_sinks_cells
+from loadtest.bench.sinks.report import SinksReport, print_sinks_report, write_sinks_report
+from loadtest.bench.state.benchmark import run_state, state_facts
+from loadtest.bench.state.report import StateReport, print_state_report, write_state_report
+from loadtest.bench.warc.benchmark import run_warc, warc_facts
+from loadtest.bench.warc.cells import SIZE_MB as WARC_SIZE_MB
+from loadtest.bench.warc.report import WarcReport, print_warc_report, write_warc_report
+from loadtest.bench.worker import cells as worker_cells
+from loadtest.bench.worker.benchmark import run_worker
+from loadtest.bench.worker.cells import Matrix, parse_worker_cells
+from loadtest.bench.worker.report import print_worker_report, write_worker_report
+from loadtest.lab.cells import CORE, FULL, Cell, parse_cells
+from loadtest.lab.consumers import MAKERS, PeerError, make_consumers, on_broker
+from loadtest.lab.lab import RunError, faktory_version
+from loadtest.lab.server_runs import SERVERS, ServerReport
+from loadtest.lib.guide import GUIDE, fill_section
+from loadtest.lib.machine import facts
+from loadtest.load.run import SERVERS as RUN_SERVERS
+from loadtest.load.run import LoadRun, failures_of, print_load, run_load, write_load
+from loadtest.load.stand import USERS, Load
+from loadtest.load.verdict import Targets
+from loadtest.web.command import add_web, run_web
 
 CORE_ROUNDS = 5
 FULL_ROUNDS = 3

@@ -6,22 +6,22 @@ import sys
 from collections.abc import Callable
 from typing import Protocol
 
-from loadtest.bench_broker import needed_consumers
-from loadtest.broker_cells import parse_broker_cells
-from loadtest.broker_measure import measure_server
-from loadtest.consumers import make_consumers
-from loadtest.crawl_cells import OURS as OUR_CRAWLER
-from loadtest.crawl_cells import parse_crawl_cells
-from loadtest.crawl_measure import measure_crawl
-from loadtest.fetch_cells import OURS as OUR_FETCHER
-from loadtest.fetch_cells import RUN_S as FETCH_RUN_S
-from loadtest.fetch_cells import parse_fetch_cells
-from loadtest.fetch_measure import measure_fetch
-from loadtest.ingest_cells import RUN_S as INGEST_RUN_S
-from loadtest.ingest_cells import parse_ingest_cells
-from loadtest.ingest_measure import measure_ingest
-from loadtest.origin import build_origin
-from loadtest.poster import build_poster
+from loadtest.bench.broker.benchmark import needed_consumers
+from loadtest.bench.broker.cells import parse_broker_cells
+from loadtest.bench.broker.measure import measure_server
+from loadtest.bench.crawl.cells import OURS as OUR_CRAWLER
+from loadtest.bench.crawl.cells import parse_crawl_cells
+from loadtest.bench.crawl.measure import measure_crawl
+from loadtest.bench.fetch.cells import OURS as OUR_FETCHER
+from loadtest.bench.fetch.cells import RUN_S as FETCH_RUN_S
+from loadtest.bench.fetch.cells import parse_fetch_cells
+from loadtest.bench.fetch.measure import measure_fetch
+from loadtest.bench.fetch.origin import build_origin
+from loadtest.bench.ingest.cells import RUN_S as INGEST_RUN_S
+from loadtest.bench.ingest.cells import parse_ingest_cells
+from loadtest.bench.ingest.measure import measure_ingest
+from loadtest.bench.ingest.poster import build_poster
+from loadtest.lab.consumers import make_consumers
 
 # The plan counts the rounds.
 ROUND = 1

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.checkouts import other_checkout
-from loadtest.lab import RunError
+from loadtest.against.checkouts import other_checkout
+from loadtest.lab.lab import RunError
 
 pytestmark = pytest.mark.timeout(120)
 
