@@ -81,7 +81,7 @@ def _serve(settings: Settings) -> None:
     with tempfile.TemporaryDirectory(prefix="manyhands-api-") as directory:
         hand_down(settings, directory)
         uvicorn.run(
-            "api.app:create",
+            "manyhands.api.app:create",
             factory=True,
             host=host,
             port=port,
