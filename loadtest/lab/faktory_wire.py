@@ -10,12 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadtest.lab.payloads import PUSH_BATCH, Payloads
+from loadtest.lib.errors import WireError
 
 TIMEOUT_S = 30.0
-
-
-class WireError(Exception):
-    """The server said no, or something that is not its protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +27,11 @@ class Info:
     retries: int
     dead: int
     version: str
+
+    def has_just(self, *, processed: int, queued: int) -> bool:
+        """Whether there are exactly these jobs, and nothing of any job anywhere else."""
+        others = (self.failures, self.working, self.retries, self.dead)
+        return (self.processed, self.queued) == (processed, queued) and not any(others)
 
 
 class Line:

@@ -14,16 +14,13 @@ from devservers.protocol_server import ProtocolServer
 from loadtest.lab.consumers import QUEUE
 from loadtest.lab.faktory_wire import FaktoryWire, Info, move_queue
 from loadtest.lab.payloads import PayloadsFor, bench_payloads
+from loadtest.lib.errors import RunError
 from loadtest.lib.processes import Tree
 
 STAGING = "bench_staging"
 SAMPLE_S = 0.05
 # A real Faktory sleeps so long over the FETCH of a paused queue, and does not see a RESUME.
 PAUSED_FETCH_S = 2.0
-
-
-class RunError(Exception):
-    """A run that must not be used; the message says what was wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +144,3 @@ LABS: dict[str, Callable[[], Lab]] = {
     "faktory": lambda: Lab(FaktoryServer()),
     "broker": lambda: PausingLab(BrokerServer()),
 }
-
-
-def faktory_version() -> str:
-    with LABS["faktory"]() as lab:
-        return lab.wire.info().version

@@ -15,9 +15,9 @@ from pathlib import Path
 from devservers.processes import Child, StartError
 from loadtest.lab.cells import Cell
 from loadtest.lab.consumers import Consumer
-from loadtest.lab.faktory_wire import Info, WireError
-from loadtest.lab.lab import SAMPLE_S, Lab, Route, RunError
+from loadtest.lab.lab import SAMPLE_S, Lab, Route
 from loadtest.lab.payloads import PayloadsFor, bench_payloads
+from loadtest.lib.errors import RunError, WireError
 from loadtest.lib.processes import Tree
 
 # Counted between these shares of the jobs: without the first wave and without the tail.
@@ -257,15 +257,5 @@ def steady_rate(
 def check_delivery(lab: Lab, jobs: int) -> None:
     """Raise unless the server has seen each job succeed once and has nothing left of any."""
     info = lab.wait_for(lambda info: info.working == 0, SETTLE_TIMEOUT_S, "settled")
-    expected = Info(
-        processed=lab.ahead + jobs,
-        failures=0,
-        connections=info.connections,
-        queued=0,
-        working=0,
-        retries=0,
-        dead=0,
-        version=info.version,
-    )
-    if info != expected:
+    if not info.has_just(processed=lab.ahead + jobs, queued=0):
         raise RunError(f"not exactly {jobs} jobs done once: {info}")

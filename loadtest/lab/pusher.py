@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 
-from loadtest.lab.faktory_wire import FaktoryWire, WireError
+from loadtest.lab.faktory_wire import FaktoryWire
 from loadtest.lab.payloads import bench_payloads
+from loadtest.lib.errors import WireError
 from loadtest.lib.stats import percentile
 
 # What a PUSHB is answered when no job of it was refused.

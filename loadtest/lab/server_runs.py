@@ -3,9 +3,12 @@
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from loadtest.lib.plot import Bar, Group
+from loadtest.lib.figures import Figure
+from loadtest.lib.plot import Bar, Group, bars_of
+from loadtest.lib.report import Report
+from loadtest.lib.runs import Step, in_turns
 from loadtest.lib.stats import Spread
 from loadtest.lib.tables import spread_text, table_head, table_line
 
@@ -39,67 +42,35 @@ class ServerRun:
     values: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ServerStep(Generic[CellType]):
-    """One run to be done."""
-
-    cell: CellType
-    round: int
-    server: str
-
-
 def plan_servers(
     servers_of: Mapping[CellType, Sequence[str]],
     rounds: int,
     is_planned: Callable[[CellType, str, int], bool],
-) -> Iterator[ServerStep[CellType]]:
+) -> Iterator[Step[CellType, str]]:
     """Yield every run; in each round each server of a cell runs it once, in rotated order."""
-    for round_number in range(1, rounds + 1):
-        for index, (cell, servers) in enumerate(servers_of.items()):
-            turn = (round_number + index) % len(servers)
-            for server in (*servers[turn:], *servers[:turn]):
-                if is_planned(cell, server, round_number):
-                    yield ServerStep(cell, round_number, server)
+    for step in in_turns(servers_of, rounds, lambda cell, _: servers_of[cell]):
+        if is_planned(step.cell, step.side, step.round):
+            yield step
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
-    """A number of a run: its name there, how a column is titled, and in which unit it is shown."""
+class Metric(Figure):
+    """A number of a run that may stand in the summary."""
 
-    name: str
-    title: str
-    per_unit: float = 1.0
-    digits: int = 0
-    # Its row in the summary is the cell's title and this; None: it is not there.
+    # Its row there is the cell's title and this; None: it is not there.
     headline: str | None = None
-    is_less_better: bool = False
 
     def label(self, cell: AnyCell) -> str:
         less = " (less is better)" if self.is_less_better else ""
         return f"{cell.title}{self.headline or ''}{less}"
-
-    def shown(self, value: Spread) -> Spread:
-        unit = self.per_unit
-        return Spread(value.median / unit, value.low / unit, value.high / unit)
 
 
 Metrics = Mapping[str, tuple[Metric, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class ServerReport:
-    """Everything that is written down about one benchmark."""
-
-    command: str
-    date: str
-    machine: dict[str, str]
-    cells: Sequence[AnyCell]
-    runs: list[ServerRun]
-    is_complete: bool
-
-    @property
-    def errors(self) -> list[ServerRun]:
-        return [run for run in self.runs if run.error]
+class ServerReport(Report[AnyCell, ServerRun]):
+    """Of a benchmark that runs cells on both servers."""
 
     def good(self, cell: AnyCell, server: str) -> list[ServerRun]:
         return [
@@ -114,7 +85,7 @@ class ServerReport:
     def spread(self, cell: AnyCell, server: str, metric: Metric) -> Spread | None:
         """Return the metric's values over the rounds, in the unit that it is shown in."""
         found = Spread.of(self.by_round(cell, server, metric.name).values())
-        return metric.shown(found) if found else None
+        return metric.in_unit(found) if found else None
 
     def ratio(self, cell: AnyCell, metric: Metric) -> Spread | None:
         """Compare the broker with Faktory round by round; a round without one is left out."""
@@ -140,16 +111,6 @@ def outcome(run: ServerRun, metrics: Metrics) -> str:
     return ", ".join(words)
 
 
-def median_text(value: Spread | None, digits: int) -> str:
-    return f"{value.median:,.{digits}f}" if value else "-"
-
-
-def failed_texts(report: ServerReport) -> list[str]:
-    return [
-        f"FAILED {run.cell} round {run.round} {run.server}: {run.error}" for run in report.errors
-    ]
-
-
 def section_lines(
     report: ServerReport, kind: str, title: str, text: str, metrics: Metrics
 ) -> list[str]:
@@ -173,12 +134,11 @@ def section_lines(
 
 def bar_groups(report: ServerReport, metrics: Metrics) -> list[Group]:
     """Return what the picture shows: every headline, with a bar for each server."""
-    groups = []
-    for cell, metric in report.headlines(metrics):
-        bars = []
-        for server, title in SERVERS.items():
-            found = report.spread(cell, server, metric)
-            if found:
-                bars.append(Bar(server, title, found.median, found.low, found.high, metric.digits))
-        groups.append(Group(metric.label(cell), bars))
-    return groups
+    return [
+        Group(metric.label(cell), _bars(report, cell, metric))
+        for cell, metric in report.headlines(metrics)
+    ]
+
+
+def _bars(report: ServerReport, cell: AnyCell, metric: Metric) -> list[Bar]:
+    return bars_of(SERVERS, lambda server: report.spread(cell, server, metric), metric.digits)

@@ -36,6 +36,22 @@ def _parse(word: str, readers: Readers[KeyedType], known: Sequence[KeyedType]) -
     except (TypeError, ValueError):
         # Not a whole cell: perhaps the beginning of some.
         pass
+    return _beginning(word, known)
+
+
+def parse_known(text: str, known: Sequence[KeyedType]) -> tuple[KeyedType, ...]:
+    """Read `http/keep/20k,https` where no other cells can be measured than the known ones; raises
+    ValueError with the wrong word in it."""
+    cells: list[KeyedType] = []
+    for word in text.split(","):
+        found = _beginning(word, known)
+        if not found:
+            raise ValueError(f"no such cell: {word}")
+        cells += [cell for cell in found if cell not in cells]
+    return tuple(cells)
+
+
+def _beginning(word: str, known: Sequence[KeyedType]) -> list[KeyedType]:
     return [cell for cell in known if f"{cell.key}/".startswith(f"{word}/")]
 
 

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import sqlite3
 import statistics
 import subprocess
 import tempfile
@@ -11,9 +12,10 @@ from pathlib import Path
 
 import psutil
 
-from loadtest.lab.consumers import PEERS, find_go
+from loadtest.lib.programs import PEERS, find_go
 
 SYNCS = 50
+BASICS = ("cores", "cpu", "memory", "system", "python")
 
 
 def facts() -> dict[str, str]:
@@ -29,6 +31,25 @@ def facts() -> dict[str, str]:
         "faktory_worker_go": pinned(PEERS / "go" / "go.mod", "faktory_worker_go "),
         "faktory (Rust)": pinned(PEERS / "rust" / "Cargo.toml", "faktory = "),
     }
+
+
+def basic_facts(*more: str) -> dict[str, str]:
+    """Without the toolchains and peers that do not take part; `more` names those that do."""
+    found = facts()
+    return {name: found[name] for name in (*BASICS, *more)}
+
+
+def package_versions(*packages: str) -> dict[str, str]:
+    return {name: version(name) for name in packages}
+
+
+def sqlite_facts() -> dict[str, str]:
+    return {"SQLite": sqlite3.sqlite_version} | disk_facts()
+
+
+def disk_facts() -> dict[str, str]:
+    disk = sync_ms(Path(tempfile.gettempdir()))
+    return {"one page to disk": f"{disk:.2f} ms (median of fdatasync)"}
 
 
 def sync_ms(directory: Path) -> float:

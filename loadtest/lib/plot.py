@@ -1,8 +1,11 @@
 """Draw grouped bars with whiskers as an SVG, by hand. Pure."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
+
+from loadtest.lib.stats import Spread
 
 WIDTH = 860
 LEFT = 24
@@ -54,6 +57,18 @@ class Bar:
 class Group:
     title: str
     bars: list[Bar]
+
+
+def bars_of(
+    titles: Mapping[str, str], found: Callable[[str], Spread | None], digits: int = 0
+) -> list[Bar]:
+    """A bar for each side of which something was found, by its key."""
+    spreads = {key: found(key) for key in titles}
+    return [
+        Bar(key, titles[key], spread.median, spread.low, spread.high, digits)
+        for key, spread in spreads.items()
+        if spread
+    ]
 
 
 def draw(groups: list[Group], title: str, *, is_one_scale: bool = True) -> str:

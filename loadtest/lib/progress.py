@@ -1,6 +1,6 @@
 """Work through the runs of a benchmark with a progress bar."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from rich.console import Console
@@ -13,11 +13,37 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from loadtest.lab.faktory_wire import WireError
-from loadtest.lab.lab import RunError
+from loadtest.lib.cell_keys import Keyed
+from loadtest.lib.document import AnyRun
+from loadtest.lib.errors import RunError, WireError
+from loadtest.lib.runs import Step
 
 S = TypeVar("S")
 R = TypeVar("R")
+RunType = TypeVar("RunType", bound=AnyRun)
+KeyedType = TypeVar("KeyedType", bound=Keyed)
+SideType = TypeVar("SideType")
+
+
+def run_steps(
+    console: Console,
+    steps: Iterable[Step[KeyedType, SideType]],
+    rounds: int,
+    *,
+    who: Callable[[SideType], str],
+    run: Callable[[Step[KeyedType, SideType]], RunType],
+    result: Callable[[RunType], str],
+) -> tuple[list[RunType], bool]:
+    """Do every run, as `do_all` does; `who` is the title of a side, `result` says what a run
+    gave."""
+    return do_all(
+        console,
+        list(steps),
+        label=lambda step: f"{step.cell.key}  round {step.round}/{rounds}  {who(step.side)}",
+        run=run,
+        error=lambda run: run.error,
+        result=result,
+    )
 
 
 def do_all(

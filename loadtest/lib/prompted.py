@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from devservers.checkout import ROOT
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 
 
 class Prompted:

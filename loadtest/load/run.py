@@ -1,4 +1,4 @@
-"""`python -m loadtest run`: Locust against everything that it needs, the ledger, the targets."""
+"""A load test: Locust against everything that it needs, the ledger, the targets."""
 
 import json
 import time
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from devservers import BrokerServer, FaktoryServer
 from devservers.protocol_server import ProtocolServer
+from loadtest.lib.terminal import terminal_table
 from loadtest.load.stand import Load, Locust, Stand
 from loadtest.load.verdict import Row, Targets, Times, Verdict, judge
 
@@ -72,11 +72,9 @@ def _watch(console: Console, stand: Stand, locust: Locust, seconds: int) -> None
 
 
 def print_load(console: Console, run: LoadRun) -> None:
-    table = Table(box=None, pad_edge=False)
-    for index, column in enumerate(
+    table = terminal_table(
         ("requests", "jobs", "accepted/s", "done/s", "answer p50, p95, p99", "done p50, p95, p99")
-    ):
-        table.add_column(column, justify="right" if index else "left", no_wrap=True)
+    )
     for row in run.verdict.rows:
         table.add_row(*_cells(row))
     verdict = run.verdict

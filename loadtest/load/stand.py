@@ -14,7 +14,7 @@ from devservers.checkout import PRODUCT_PATH, ROOT
 from devservers.processes import Child, Started, wait_until
 from devservers.protocol_server import ProtocolServer
 from loadtest.lab.faktory_wire import FaktoryWire
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 from loadtest.load.ledger import DIRECTORY_VARIABLE, Books, DoneTail, clear, read_answers
 from loadtest.load.verdict import unfinished
 from manyhands.shared.settings.names import VARIABLE_PREFIXES

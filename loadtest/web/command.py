@@ -12,10 +12,11 @@ from loadtest.web.oracle import Coverage, coverage
 from loadtest.web.politeness import Verdict, judge
 from loadtest.web.synthetic_web import Counts, SyntheticWeb, WebSpec
 
+HELP = "serve the synthetic web until Ctrl-C, and tell then how it was visited"
 ENDS = {signal.SIGINT, signal.SIGTERM}
 
 
-def add_web(web: argparse.ArgumentParser) -> None:
+def add_options(web: argparse.ArgumentParser) -> None:
     spec = WebSpec()
     web.add_argument("--hosts", type=int, default=spec.hosts, help="default %(default)s")
     web.add_argument("--pages", type=int, default=spec.pages, help="of all hosts, %(default)s")
@@ -29,7 +30,7 @@ def add_web(web: argparse.ArgumentParser) -> None:
     )
 
 
-def run_web(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Until SIGINT or SIGTERM."""
     spec = WebSpec(
         hosts=options.hosts,

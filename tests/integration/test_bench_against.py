@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.against.checkouts import other_checkout
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loadtest.bench.ingest.poster import JSON, Post, build_poster, post
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 
 BODY = b'{"a": 1}'
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-type: text/plain\r\nContent-Length: 5\r\n\r\ntaken"

@@ -1,19 +1,28 @@
-"""The plan of `bench-broker`: which server runs in which cell and round, and in which order."""
-
-import sqlite3
-import tempfile
-from pathlib import Path
+"""`bench-broker`: a real Faktory and the broker, in turns."""
 
 from rich.console import Console
 
-from loadtest.bench.broker.cells import BrokerCell, DrainCell, PushCell, is_planned
+from loadtest.bench.broker.cells import (
+    AGAINST,
+    DEFAULT,
+    FORMS,
+    FULL,
+    LARGE_BACKLOG,
+    BrokerCell,
+    DrainCell,
+    PushCell,
+    is_planned,
+    parse_broker_cells,
+)
 from loadtest.bench.broker.measure import measure_server
-from loadtest.bench.broker.report import METRICS
-from loadtest.lab.consumers import Consumer
-from loadtest.lab.lab import faktory_version
-from loadtest.lab.server_runs import SERVERS, ServerRun, outcome, plan_servers
-from loadtest.lib.machine import facts, sync_ms
-from loadtest.lib.progress import do_all
+from loadtest.bench.broker.report import METRICS, print_broker_report, write_broker_report
+from loadtest.lab.consumers import Consumer, make_consumers
+from loadtest.lab.facts import server_facts
+from loadtest.lab.server_runs import SERVERS, ServerReport, ServerRun, outcome, plan_servers
+from loadtest.lib.benchmark import Against, Benchmark, Cells, Wanted
+from loadtest.lib.figures import Figure
+from loadtest.lib.options import Option, count, one_or_more
+from loadtest.lib.progress import run_steps
 
 
 def needed_consumers(cells: tuple[BrokerCell, ...]) -> list[str]:
@@ -34,32 +43,62 @@ def possible_cells(
     return tuple(cell for cell in cells if set(needed_consumers((cell,))) <= set(consumers))
 
 
-def run_servers(
-    console: Console,
-    cells: tuple[BrokerCell, ...],
-    servers: list[str],
-    consumers: dict[str, Consumer],
-    *,
-    rounds: int,
-    jobs: int | None,
-) -> tuple[list[ServerRun], bool]:
-    """Do every run with a progress bar; return them and whether all were done."""
-    return do_all(
-        console,
-        list(plan_servers(dict.fromkeys(cells, servers), rounds, is_planned)),
-        label=lambda step: f"{step.cell.key}  round {step.round}/{rounds}  {SERVERS[step.server]}",
-        run=lambda step: measure_server(step.cell, step.server, step.round, consumers, jobs),
-        error=lambda run: run.error,
+def run(console: Console, wanted: Wanted[tuple[BrokerCell, ...]]) -> ServerReport:
+    servers, jobs, rounds = wanted.options.servers, wanted.options.jobs, wanted.rounds
+    consumers = _consumers(wanted.cells)
+    cells = possible_cells(wanted.cells, consumers)
+    done = run_steps(
+        *(console, plan_servers(dict.fromkeys(cells, servers), rounds, is_planned), rounds),
+        who=lambda server: SERVERS[server],
+        run=lambda step: measure_server(step.cell, step.side, step.round, consumers, jobs),
         result=lambda run: outcome(run, METRICS),
     )
+    return ServerReport.of(wanted.machine, cells, done)
 
 
-def server_facts() -> dict[str, str]:
-    """Return what the machine and the two servers are, so that a table can be judged later."""
-    found = {name: value for name, value in facts().items() if "PyPI" not in name}
-    disk = sync_ms(Path(tempfile.gettempdir()))
-    return found | {
-        "Faktory": faktory_version(),
-        "SQLite": sqlite3.sqlite_version,
-        "one page to disk": f"{disk:.2f} ms (median of fdatasync)",
-    }
+def measure_one(key: str, jobs: float | None) -> ServerRun:
+    cells = parse_broker_cells(key)
+    return measure_server(cells[0], "broker", 1, _consumers(cells), round(jobs) if jobs else None)
+
+
+def _consumers(cells: tuple[BrokerCell, ...]) -> dict[str, Consumer]:
+    return {one.name: one for one in make_consumers(needed_consumers(cells))}
+
+
+BENCHMARK = Benchmark(
+    name="broker",
+    help="push to and drain from a real Faktory and the broker, in turns",
+    rounds=3,
+    facts=server_facts,
+    cells=Cells(
+        default=DEFAULT,
+        read=parse_broker_cells,
+        help=f"some of {FORMS}",
+        full=FULL,
+        full_help=f"also a backlog of {LARGE_BACKLOG:,} jobs, once and the broker only",
+    ),
+    options=(
+        Option(
+            "--jobs",
+            "jobs that a run pushes at most, or drains; default: about four seconds' worth",
+            count,
+        ),
+        one_or_more(SERVERS, "--servers", "server"),
+    ),
+    run=run,
+    show=print_broker_report,
+    write=write_broker_report,
+    against=Against(
+        cells=AGAINST,
+        figures=(
+            Figure("jobs_per_s", "jobs/s"),
+            Figure("p50_ms", "p50 ms", 2, is_less_better=True),
+            Figure("push_jobs_per_s", "push jobs/s"),
+            Figure("drain_jobs_per_s", "drain jobs/s"),
+            Figure("server_cpu_us", "broker CPU µs/job", 1, is_less_better=True),
+            Figure("consumer_cpu_us", "worker CPU µs/job", 1, is_less_better=True),
+        ),
+        size="jobs",
+        measure=measure_one,
+    ),
+)

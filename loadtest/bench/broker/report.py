@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from loadtest.lab.server_runs import (
     SERVERS,
@@ -11,15 +10,14 @@ from loadtest.lab.server_runs import (
     Metrics,
     ServerReport,
     bar_groups,
-    failed_texts,
-    median_text,
     section_lines,
 )
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
+from loadtest.lib.figures import MIB
 from loadtest.lib.plot import draw
-from loadtest.lib.tables import spread_text, table_head, table_line
+from loadtest.lib.tables import median_text, spread_text, table_head, table_line
+from loadtest.lib.terminal import print_failed, terminal_table
 
-MIB = 2.0**20
 RATE = Metric("jobs_per_s", "jobs/s", headline=", jobs/s")
 ANSWERS = (
     Metric("answer_p50_ms", "answer p50 ms", digits=2),
@@ -58,14 +56,15 @@ METRICS: Metrics = {
         Metric("push_jobs_per_s", "push jobs/s", headline=", push jobs/s"),
         Metric("drain_jobs_per_s", "drain jobs/s", headline=", drain jobs/s"),
         Metric(
-            *("started_rss_bytes", "memory MiB", MIB),
+            *("started_rss_bytes", "memory MiB"),
+            per_unit=MIB,
             headline=", memory MiB",
             is_less_better=True,
         ),
         Metric("start_s", "start s", digits=2, headline=", start s", is_less_better=True),
         Metric("fill_jobs_per_s", "fill jobs/s"),
-        Metric("filled_rss_bytes", "memory when filled MiB", MIB),
-        Metric("disk_bytes", "on disk MiB", MIB),
+        Metric("filled_rss_bytes", "memory when filled MiB", per_unit=MIB),
+        Metric("disk_bytes", "on disk MiB", per_unit=MIB),
         CONSUMER_CPU,
         SERVER_CPU,
     ),
@@ -126,9 +125,8 @@ time: a crash loses what came after the last one.
 
 
 def print_broker_report(console: Console, report: ServerReport) -> None:
-    table = Table(box=None, pad_edge=False)
-    for index, column in enumerate(("median", "Faktory", "broker", "ratio", "min", "max")):
-        table.add_column(column, justify="right" if index else "left", no_wrap=bool(index))
+    columns = ("median", "Faktory", "broker", "ratio", "min", "max")
+    table = terminal_table(columns, wraps_first=True)
     for cell, metric in report.headlines(METRICS):
         ratio = report.ratio(cell, metric)
         table.add_row(
@@ -140,8 +138,7 @@ def print_broker_report(console: Console, report: ServerReport) -> None:
             *((f"{x:.2f}" for x in (ratio.median, ratio.low, ratio.high)) if ratio else "---"),
         )
     console.print(table, "")
-    for text in failed_texts(report):
-        console.print(text)
+    print_failed(console, report.errors, lambda run: run.server)
 
 
 def broker_markdown(report: ServerReport) -> str:

@@ -4,14 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from loadtest.bench.consumer.summary import Row, paired_ratio, rows
 from loadtest.lab.cells import Cell
 from loadtest.lab.measure import Run
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
+from loadtest.lib.figures import KIB, MIB
 from loadtest.lib.plot import Bar, Group, draw
+from loadtest.lib.report import Report
 from loadtest.lib.tables import spread_text, table_head, table_line
+from loadtest.lib.terminal import print_failed, terminal_table
 
 TITLES = {
     "ours": "Manyhands",
@@ -55,19 +57,8 @@ per slot therefore runs with 1,900 slots where the cell has more.
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """Everything that is written down about one benchmark."""
-
-    command: str
-    date: str
-    machine: dict[str, str]
-    cells: tuple[Cell, ...]
-    runs: list[Run]
-    is_complete: bool
-
-    @property
-    def errors(self) -> list[Run]:
-        return [run for run in self.runs if run.error]
+class DrainReport(Report[Cell, Run]):
+    """Of a benchmark in which consumers drain; `bench-network` has it, too."""
 
 
 def _cells_of(row: Row, runs: list[Run]) -> list[str]:
@@ -78,13 +69,20 @@ def _cells_of(row: Row, runs: list[Run]) -> list[str]:
         spread_text(row.rate),
         spread_text(ratio, 2),
         f"{row.slots:,}",
+        *cost_texts(row),
+    ]
+
+
+def cost_texts(row: Row) -> list[str]:
+    """From the sockets to the memory per slot."""
+    return [
         f"{row.sockets:,.0f}",
         f"{row.busy_peak:,.0f}",
         f"{row.cpu_us:,.0f}",
         f"{row.server_cpu_us:,.0f}",
         f"{row.relay_cpu_us:,.0f}",
-        f"{row.rss_idle_bytes / 2**20:,.0f} MiB",
-        f"{row.bytes_per_slot / 1024:,.1f} KiB",
+        f"{row.rss_idle_bytes / MIB:,.0f} MiB",
+        f"{row.bytes_per_slot / KIB:,.1f} KiB",
     ]
 
 
@@ -104,34 +102,24 @@ def _short_cells_of(row: Row, runs: list[Run]) -> list[str]:
     ]
 
 
-def _in_order(report: Report, cell: Cell) -> list[Row]:
+def _in_order(report: DrainReport, cell: Cell) -> list[Row]:
     order = list(TITLES)
     found = [row for row in rows(report.runs) if row.cell == cell.key]
     return sorted(found, key=lambda row: order.index(row.consumer))
 
 
-def print_report(console: Console, report: Report) -> None:
+def print_report(console: Console, report: DrainReport) -> None:
     for cell in report.cells:
         best = spread_text(paired_ratio(report.runs, cell.key, RIVALS), 2)
         caption = f"Manyhands ÷ the better of Rust and Go: {best}"
-        table = Table(
-            title=cell.title,
-            title_justify="left",
-            caption=caption,
-            caption_justify="left",
-            box=None,
-            pad_edge=False,
-        )
-        for index, column in enumerate(SHORT_COLUMNS):
-            table.add_column(column, justify="right" if index else "left", no_wrap=True)
+        table = terminal_table(SHORT_COLUMNS, title=cell.title, caption=caption)
         for row in _in_order(report, cell):
             table.add_row(*_short_cells_of(row, report.runs))
         console.print(table, "")
-    for run in report.errors:
-        console.print(f"FAILED {run.cell} round {run.round} {run.consumer}: {run.error}")
+    print_failed(console, report.errors, lambda run: run.consumer)
 
 
-def markdown(report: Report) -> str:
+def markdown(report: DrainReport) -> str:
     lines = head_lines(report, "Four consumers, one Faktory")
     lines += ["![jobs per second](consumer.svg)", "", *_summary(report), "", HOW]
     lines += machine_lines(report, "consumer")
@@ -141,7 +129,7 @@ def markdown(report: Report) -> str:
     return "\n".join([*lines, *failed_lines(report, lambda run: TITLES[run.consumer])]) + "\n"
 
 
-def source_lines(report: Report, name: str) -> list[str]:
+def source_lines(report: DrainReport, name: str) -> list[str]:
     """Return where the tables of the guide come from."""
     machine = report.machine
     rounds = max((run.round for run in report.runs), default=0)
@@ -152,12 +140,12 @@ def source_lines(report: Report, name: str) -> list[str]:
     ]
 
 
-def consumer_section(report: Report) -> list[str]:
+def consumer_section(report: DrainReport) -> list[str]:
     """Return what the guide shows of this benchmark."""
     return [*_summary(report), "", *source_lines(report, "consumer")]
 
 
-def _summary(report: Report) -> list[str]:
+def _summary(report: DrainReport) -> list[str]:
     lines = table_head(
         ("jobs/s, median", *TITLES.values(), "Manyhands ÷ better of Rust, Go", "rounds")
     )
@@ -174,7 +162,7 @@ def _summary(report: Report) -> list[str]:
     return lines
 
 
-def _groups(report: Report) -> list[Group]:
+def _groups(report: DrainReport) -> list[Group]:
     groups = []
     for cell in report.cells:
         bars = [
@@ -186,6 +174,6 @@ def _groups(report: Report) -> list[Group]:
     return groups
 
 
-def write_report(report: Report, directory: Path) -> None:
+def write_report(report: DrainReport, directory: Path) -> None:
     picture = draw(_groups(report), "Jobs per second, one Faktory")
     write_document(report, directory, "consumer", markdown=markdown(report), picture=picture)

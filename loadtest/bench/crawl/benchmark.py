@@ -1,42 +1,44 @@
-"""The plan of `bench-crawl`: who crawls which cell in which round, and in which order."""
+"""`bench-crawl`: the synthetic web crawled by us, Scrapy and Colly."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from importlib.metadata import version
 
 from rich.console import Console
 
-from loadtest.bench.crawl.cells import NATIVE_PROFILE, PYTHON_PROFILE, SIDES, CrawlCell, sides_of
-from loadtest.bench.crawl.measure import CrawlRun, measure_crawl
+from loadtest.bench.crawl.cells import (
+    AGAINST,
+    CELLS,
+    NATIVE_PROFILE,
+    OURS,
+    PYTHON_PROFILE,
+    SIDES,
+    CrawlCell,
+    parse_crawl_cells,
+    sides_of,
+)
+from loadtest.bench.crawl.measure import measure_crawl
 from loadtest.bench.crawl.profiles import has_perf
-from loadtest.bench.crawl.report import crawl_outcome
-from loadtest.lab.consumers import PEERS
-from loadtest.lib.machine import facts, pinned
-from loadtest.lib.progress import do_all
+from loadtest.bench.crawl.report import (
+    CrawlReport,
+    crawl_outcome,
+    print_crawl_report,
+    write_crawl_report,
+)
+from loadtest.lib.benchmark import Against, Benchmark, Cells, Wanted
+from loadtest.lib.figures import MIB, Figure
+from loadtest.lib.machine import basic_facts, package_versions, pinned
+from loadtest.lib.options import Option, count
+from loadtest.lib.programs import PEERS
+from loadtest.lib.progress import run_steps
+from loadtest.lib.runs import SideRun, Step, in_turns
 from loadtest.web.synthetic_web import build_web
 
-# Of the facts about the machine, those that matter here.
-MACHINE = ("cores", "cpu", "memory", "system", "python", "go")
 PACKAGES = {"Scrapy": "scrapy", "Twisted": "twisted", "uvloop": "uvloop"}
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlStep:
-    """One run to be done."""
-
-    cell: CrawlCell
-    round: int
-    side: str
-
-
-def plan_crawl(cells: Sequence[CrawlCell], rounds: int, *, with_peers: bool) -> Iterator[CrawlStep]:
-    """Yield every run; in each round all crawlers of a cell run it once, in rotated order."""
-    for round_number in range(1, rounds + 1):
-        for index, cell in enumerate(cells):
-            sides = sides_of(cell, with_peers=with_peers)
-            turn = (round_number + index) % len(sides)
-            for side in (*sides[turn:], *sides[:turn]):
-                yield CrawlStep(cell, round_number, side)
+def plan_crawl(
+    cells: Sequence[CrawlCell], rounds: int, *, with_peers: bool
+) -> Iterator[Step[CrawlCell, str]]:
+    return in_turns(cells, rounds, lambda cell, _round: sides_of(cell, with_peers=with_peers))
 
 
 def profile_cells(console: Console) -> tuple[CrawlCell, ...]:
@@ -47,33 +49,72 @@ def profile_cells(console: Console) -> tuple[CrawlCell, ...]:
     return (PYTHON_PROFILE,)
 
 
-def run_crawl(
-    console: Console,
-    cells: Sequence[CrawlCell],
-    profiles: Sequence[CrawlCell],
-    rounds: int,
-    *,
-    with_peers: bool,
-) -> tuple[list[CrawlRun], bool]:
-    """Do every run with a progress bar, the profiles last and once; return them and whether all
-    were done."""
+def run(console: Console, wanted: Wanted[tuple[CrawlCell, ...]]) -> CrawlReport:
+    """The profiles last and once."""
+    options, rounds = wanted.options, wanted.rounds
+    profiles = profile_cells(console) if options.profile else ()
+    cells, profiles = (_of_size(some, options.pages) for some in (wanted.cells, profiles))
     build_web()
-    steps = list(plan_crawl(cells, rounds, with_peers=with_peers))
-    steps += plan_crawl(profiles, 1, with_peers=False)
-    return do_all(
-        console,
-        steps,
-        label=lambda step: f"{step.cell.key}  round {step.round}/{rounds}  {SIDES[step.side]}",
+    steps = [
+        *plan_crawl(cells, rounds, with_peers=options.peers),
+        *plan_crawl(profiles, 1, with_peers=False),
+    ]
+    done = run_steps(
+        *(console, steps, rounds),
+        who=lambda side: SIDES[side],
         run=lambda step: measure_crawl(step.cell, step.side, step.round),
-        error=lambda run: run.error,
         result=crawl_outcome,
     )
+    return CrawlReport.of(wanted.machine, (*cells, *profiles), done)
+
+
+def measure_one(key: str, pages: float | None) -> SideRun:
+    (cell,) = _of_size(parse_crawl_cells(key), round(pages) if pages else None)
+    return measure_crawl(cell, OURS, 1)
+
+
+def _of_size(cells: tuple[CrawlCell, ...], pages: int | None) -> tuple[CrawlCell, ...]:
+    return tuple(cell.with_pages(pages) for cell in cells) if pages else cells
 
 
 def crawl_facts() -> dict[str, str]:
-    found = facts()
+    versions = package_versions(*PACKAGES.values())
     return (
-        {name: found[name] for name in MACHINE}
-        | {title: version(name) for title, name in PACKAGES.items()}
+        basic_facts("go")
+        | {title: versions[name] for title, name in PACKAGES.items()}
         | {"Colly": pinned(PEERS / "go_colly" / "go.mod", "gocolly/colly/v2 ")}
     )
+
+
+BENCHMARK = Benchmark(
+    name="crawl",
+    help="crawl the synthetic web by us, Scrapy and Colly, and by one to three processes",
+    rounds=3,
+    facts=crawl_facts,
+    cells=Cells(
+        default=CELLS,
+        read=parse_crawl_cells,
+        help="some of plain20,tls138,scaling/1,scaling/2,scaling/3 (scaling: all three)",
+    ),
+    options=(
+        Option("--peers", "Scrapy and Colly with TLS, too"),
+        Option("--profile", "also where the CPU goes, with a crawl of its own"),
+        Option("--pages", "of each web, instead of the cell's own number", count),
+    ),
+    run=run,
+    show=print_crawl_report,
+    write=write_crawl_report,
+    against=Against(
+        cells=AGAINST,
+        figures=(
+            Figure("pages_per_s", "pages/s"),
+            Figure("pages_per_cpu_s", "pages per CPU-second", 1),
+            Figure("parsed_bytes_per_cpu_s", "MiB parsed per CPU-second", 2, per_unit=MIB),
+            Figure("us_crawl", "crawl CPU µs/page", is_less_better=True),
+            Figure("us_parse", "parse CPU µs/page", is_less_better=True),
+            Figure("us_broker", "broker CPU µs/page", is_less_better=True),
+        ),
+        size="pages",
+        measure=measure_one,
+    ),
+)

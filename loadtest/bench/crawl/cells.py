@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from loadtest.lib.cell_keys import parse_known
 from loadtest.web.synthetic_web import WebSpec
 
 OURS = "ours"
@@ -111,10 +112,4 @@ def sides_of(cell: CrawlCell, *, with_peers: bool) -> list[str]:
 
 def parse_crawl_cells(text: str) -> tuple[CrawlCell, ...]:
     """Read `plain20,scaling/2` or `scaling`; raises ValueError with the wrong word."""
-    found: list[CrawlCell] = []
-    for word in text.split(","):
-        cells = [cell for cell in CELLS if word in (cell.key, cell.kind)]
-        if not cells:
-            raise ValueError(f"no such cell: {word}")
-        found += cells
-    return tuple(dict.fromkeys(found))
+    return parse_known(text, CELLS)

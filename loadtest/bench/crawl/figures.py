@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 from loadtest.web.oracle import Coverage
 from loadtest.web.politeness import NS, Verdict, Visit
 from loadtest.web.synthetic_web import Counts

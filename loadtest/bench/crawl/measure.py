@@ -10,27 +10,18 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from devservers.processes import StartError
 from loadtest.bench.crawl.cells import NATIVE_PROFILE, OURS, PYTHON_PROFILE, CrawlCell
-from loadtest.bench.crawl.figures import (
-    Visited,
-    check_coverage,
-    manners,
-    steady_means,
-)
+from loadtest.bench.crawl.figures import Visited, check_coverage, manners, steady_means
 from loadtest.bench.crawl.peers import PeerCrawler, colly, scrapy
-from loadtest.bench.crawl.profiles import (
-    Shares,
-    native_profile,
-    python_profile,
-    python_settings,
-)
+from loadtest.bench.crawl.profiles import Shares, native_profile, python_profile, python_settings
 from loadtest.bench.crawl.run import Beside, Crawled, check_perfect, crawl_service
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
+from loadtest.lib.runs import SideRun
 from loadtest.web.oracle import coverage
 from loadtest.web.politeness import NS, judge
 from loadtest.web.synthetic_web import SyntheticWeb
@@ -40,20 +31,9 @@ PEERS: Mapping[str, Callable[[], PeerCrawler]] = {"scrapy": scrapy, "colly": col
 Values = dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class CrawlRun:
-    """What one run gave, by the name of each number; with `error` set, there are none."""
-
-    cell: str
-    side: str
-    round: int
-    error: str | None = None
-    values: Values = field(default_factory=dict)
-
-
-def measure_crawl(cell: CrawlCell, side: str, round_number: int) -> CrawlRun:
+def measure_crawl(cell: CrawlCell, side: str, round_number: int) -> SideRun:
     """Do one run and return its numbers, or its error."""
-    blank = CrawlRun(cell.key, side, round_number)
+    blank = SideRun(cell.key, side, round_number)
     try:
         return replace(blank, values=_values(cell, side))
     except (RunError, StartError, OSError, subprocess.TimeoutExpired) as error:

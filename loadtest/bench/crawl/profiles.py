@@ -15,7 +15,7 @@ from pathlib import Path
 
 from devservers.checkout import PRODUCT_PATH
 from devservers.processes import wait_until
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 from loadtest.lib.profiling import FILE_VARIABLE, PID_MARK, SIGNAL
 
 WRITE_TIMEOUT_S = 30.0

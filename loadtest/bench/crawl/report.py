@@ -1,12 +1,12 @@
 """Show the runs of `bench-crawl`: on the terminal, in crawl.json, crawl.md and crawl.svg."""
 
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from loadtest.bench.crawl.cells import (
     CONCURRENCY,
@@ -21,38 +21,23 @@ from loadtest.bench.crawl.cells import (
     TLS,
     CrawlCell,
 )
-from loadtest.bench.crawl.measure import CrawlRun
 from loadtest.bench.crawl.profiles import LOOKED_AT, OF_LIBRARY, by_process
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
-from loadtest.lib.plot import Bar, Group, draw
+from loadtest.lib.figures import MIB, Figure
+from loadtest.lib.plot import Bar, Group, bars_of, draw
+from loadtest.lib.report import SideReport
+from loadtest.lib.runs import SideRun
 from loadtest.lib.stats import Spread
 from loadtest.lib.tables import spread_text, table_head, table_line
+from loadtest.lib.targets import Target, Verdict, verdict_lines, verdicts
+from loadtest.lib.terminal import print_failed, print_verdicts, terminal_table
 
-MIB = 2.0**20
 TIMES_SCRAPY = 5.0
 LEAST_TLS_PAGES_PER_CPU_S = 180.0
 LEAST_OF_LINEAR = 0.9
 PROFILE_ROWS = 15
 NATIVE_ROWS = 8
 PROFILE_KINDS = (PYTHON_PROFILE.kind, NATIVE_PROFILE.kind)
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number of a run: its name there, how its column is titled, and in which unit."""
-
-    name: str
-    title: str
-    digits: int = 0
-    per_unit: float = 1.0
-
-    def shown(self, found: Spread | None) -> str:
-        if found is None:
-            return "-"
-        unit = self.per_unit
-        return spread_text(
-            Spread(found.median / unit, found.low / unit, found.high / unit), self.digits
-        )
 
 
 RATE = Figure("pages_per_s", "pages/s")
@@ -131,92 +116,52 @@ NATIVE_TEXT = (
 
 
 @dataclass(frozen=True, slots=True)
-class CrawlReport:
-    """Everything that is written down about one benchmark."""
-
-    command: str
-    date: str
-    machine: dict[str, str]
-    cells: tuple[CrawlCell, ...]
-    runs: list[CrawlRun]
-    is_complete: bool
-
-    @property
-    def errors(self) -> list[CrawlRun]:
-        return [run for run in self.runs if run.error]
-
-    def values(self, cell: str, side: str, name: str) -> dict[int, float]:
-        """By round."""
-        return {
-            run.round: run.values[name]
-            for run in self.runs
-            if run.cell == cell and run.side == side and name in run.values
-        }
-
-    def spread(self, cell: str, side: str, figure: Figure) -> Spread | None:
-        return Spread.of(self.values(cell, side, figure.name).values())
-
-    def times(self, cell: str, side: str) -> Spread | None:
+class CrawlReport(SideReport[CrawlCell]):
+    def times(self, cell: CrawlCell, side: str) -> Spread | None:
         """Pages per CPU-second of ours to those of another, round by round."""
         ours, theirs = (self.values(cell, one, PER_CPU.name) for one in (OURS, side))
         return Spread.of_ratios(ours, theirs)
 
     def of_linear(self, cell: CrawlCell) -> Spread | None:
         """The steady rate to as many times that of one process, round by round."""
-        rates = self.values(cell.key, OURS, STEADY.name)
-        one = self.values(SCALING[0].key, OURS, STEADY.name)
+        rates = self.values(cell, OURS, STEADY.name)
+        one = self.values(SCALING[0], OURS, STEADY.name)
         linear = {number: rate * cell.processes for number, rate in one.items()}
         return Spread.of_ratios(rates, linear)
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a number must reach in the median of the rounds."""
-
-    text: str
-    least: float
-    found: Callable[[CrawlReport], Spread | None]
-    digits: int = 2
+def _of_linear(cell: CrawlCell, report: CrawlReport) -> Spread | None:
+    return report.of_linear(cell)
 
 
-TARGETS = (
+TARGETS: tuple[Target[CrawlReport], ...] = (
     Target(
         f"{PLAIN.title}: at least {TIMES_SCRAPY:g} × Scrapy in pages per CPU-second",
-        TIMES_SCRAPY,
-        lambda report: report.times(PLAIN.key, "scrapy"),
+        lambda report: report.times(PLAIN, "scrapy"),
+        least=TIMES_SCRAPY,
     ),
     Target(
         f"{TLS.title}: at least {LEAST_TLS_PAGES_PER_CPU_S:g} pages per CPU-second",
-        LEAST_TLS_PAGES_PER_CPU_S,
-        lambda report: report.spread(TLS.key, OURS, PER_CPU),
+        lambda report: report.spread(TLS, OURS, PER_CPU.name),
+        least=LEAST_TLS_PAGES_PER_CPU_S,
         digits=0,
     ),
     *(
         Target(
             f"{cell.title}, 500 ms origin: at least {LEAST_OF_LINEAR:g} × linear",
-            LEAST_OF_LINEAR,
-            lambda report, cell=cell: report.of_linear(cell),  # type: ignore[misc]
+            partial(_of_linear, cell),
+            least=LEAST_OF_LINEAR,
         )
         for cell in SCALING[1:]
     ),
 )
 
 
-def verdict_rows(report: CrawlReport) -> list[tuple[str, str, str]]:
-    """What was asked, what came out, and whether that is enough; nothing for what was not run."""
-    found = ((target, target.found(report)) for target in TARGETS)
-    return [
-        (
-            target.text,
-            spread_text(value, target.digits),
-            "met" if value.median >= target.least else "missed",
-        )
-        for target, value in found
-        if value is not None
-    ]
+def verdict_rows(report: CrawlReport) -> list[Verdict]:
+    return verdicts(report, TARGETS)
 
 
-def crawl_outcome(run: CrawlRun) -> str:
+def crawl_outcome(run: SideRun) -> str:
     """Say in one line what a run gave."""
     if run.cell in PROFILE_KINDS:
         crawl = by_process(run.values)["crawl"]
@@ -231,27 +176,23 @@ def crawl_outcome(run: CrawlRun) -> str:
 
 
 def print_crawl_report(console: Console, report: CrawlReport) -> None:
-    table = Table(box=None, pad_edge=False)
-    for index, column in enumerate(SHORT_COLUMNS):
-        table.add_column(column, justify="right" if index else "left", no_wrap=bool(index))
+    table = terminal_table(SHORT_COLUMNS, wraps_first=True)
     for cell in _measured(report):
         for side in _sides(report, cell):
             table.add_row(*_short_row(report, cell, side))
     console.print(table, "")
-    for text, found, verdict in verdict_rows(report):
-        console.print(f"{verdict}: {text}: {found}")
-    for run in report.errors:
-        console.print(f"FAILED {run.cell} round {run.round} {SIDES[run.side]}: {run.error}")
+    print_verdicts(console, verdict_rows(report))
+    print_failed(console, report.errors, lambda run: SIDES[run.side])
 
 
 def _short_row(report: CrawlReport, cell: CrawlCell, side: str) -> list[str]:
     memory, violations = CRAWLED[0], CRAWLED[4]
     figures = [
-        RATE.shown(report.spread(cell.key, side, RATE)),
-        PER_CPU.shown(report.spread(cell.key, side, PER_CPU)),
-        "" if side == OURS else spread_text(report.times(cell.key, side), 2),
-        memory.shown(report.spread(cell.key, side, memory)),
-        violations.shown(report.spread(cell.key, side, violations)),
+        report.shown(cell, side, RATE),
+        report.shown(cell, side, PER_CPU),
+        "" if side == OURS else spread_text(report.times(cell, side), 2),
+        report.shown(cell, side, memory),
+        report.shown(cell, side, violations),
     ]
     return [f"{cell.key}, {SIDES[side]}", *(figure.partition(" (")[0] for figure in figures)]
 
@@ -259,8 +200,7 @@ def _short_row(report: CrawlReport, cell: CrawlCell, side: str) -> list[str]:
 def crawl_markdown(report: CrawlReport) -> str:
     lines = head_lines(report, "The crawl")
     if rows := verdict_rows(report):
-        lines += table_head(("target", "median (min to max)", ""))
-        lines += [*map(table_line, rows), ""]
+        lines += [*verdict_lines(rows), ""]
     lines += ["![the crawl](crawl.svg)", ""]
     for paragraph in HOW:
         lines += [*textwrap.wrap(paragraph, 100), ""]
@@ -286,8 +226,8 @@ def _comparison_lines(report: CrawlReport, cell: CrawlCell) -> list[str]:
     )
     lines += ["", *table_head(titles)]
     for side in _sides(report, cell):
-        times = "" if side == OURS else spread_text(report.times(cell.key, side), 2)
-        shown = (figure.shown(report.spread(cell.key, side, figure)) for figure in figures)
+        times = "" if side == OURS else spread_text(report.times(cell, side), 2)
+        shown = (report.shown(cell, side, figure) for figure in figures)
         lines.append(table_line([SIDES[side], times, *shown]))
     return lines
 
@@ -300,20 +240,20 @@ def _scaling_lines(report: CrawlReport) -> list[str]:
     lines = ["", "## One to three processes", "", textwrap.fill(SCALING_TEXT, 100), ""]
     lines += table_head((*titles, *(figure.title for figure in SCALED)))
     for cell in cells:
-        rate = STEADY.shown(report.spread(cell.key, OURS, STEADY))
-        shown = (figure.shown(report.spread(cell.key, OURS, figure)) for figure in SCALED)
+        rate = report.shown(cell, OURS, STEADY)
+        shown = (report.shown(cell, OURS, figure) for figure in SCALED)
         lines.append(table_line([cell.title, rate, spread_text(report.of_linear(cell), 2), *shown]))
     return lines
 
 
 def _cost_lines(report: CrawlReport) -> list[str]:
-    cells = [cell for cell in _measured(report) if report.spread(cell.key, OURS, PER_CPU)]
+    cells = [cell for cell in _measured(report) if report.spread(cell, OURS, PER_CPU.name)]
     if not cells:
         return []
     lines = ["", "## Where the CPU goes: processes", "", textwrap.fill(COSTS_TEXT, 100), ""]
     lines += table_head(("CPU µs per page", *(figure.title for figure in COSTS)))
     for cell in cells:
-        shown = (figure.shown(report.spread(cell.key, OURS, figure)) for figure in COSTS)
+        shown = (report.shown(cell, OURS, figure) for figure in COSTS)
         lines.append(table_line([cell.title, *shown]))
     return lines
 
@@ -385,9 +325,4 @@ def write_crawl_report(report: CrawlReport, directory: Path) -> None:
 
 
 def _bars(report: CrawlReport, cell: CrawlCell, figure: Figure) -> list[Bar]:
-    found = ((side, report.spread(cell.key, side, figure)) for side in SIDES)
-    return [
-        Bar(side, SIDES[side], spread.median, spread.low, spread.high)
-        for side, spread in found
-        if spread
-    ]
+    return bars_of(SIDES, lambda side: report.spread(cell, side, figure.name))

@@ -18,8 +18,8 @@ from devservers.processes import Child, wait_until
 from loadtest.bench.crawl.cells import CrawlCell
 from loadtest.bench.crawl.cpu import OTHER, Usage, peak_rss_bytes, usage_of
 from loadtest.bench.crawl.figures import Look, Visited, check_counters, check_coverage
-from loadtest.lab.lab import RunError
 from loadtest.lab.service_view import ask, children_of
+from loadtest.lib.errors import RunError
 from loadtest.lib.processes import listening_port
 from loadtest.web.oracle import coverage
 from loadtest.web.politeness import judge

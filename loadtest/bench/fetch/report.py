@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from loadtest.bench.fetch.cells import HOSTS, OURS, SIDES, THINK_MS, FetchCell
-from loadtest.bench.fetch.measure import FetchRun
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
-from loadtest.lib.plot import Bar, Group, draw
+from loadtest.lib.plot import Bar, Group, bars_of, draw
+from loadtest.lib.report import SideReport
+from loadtest.lib.runs import SideRun
 from loadtest.lib.stats import Spread
 from loadtest.lib.tables import spread_text, table_head, table_line
+from loadtest.lib.terminal import print_failed, terminal_table
 
 COLUMNS = ("client", "CPU µs/page", "pages/s", "its CPU ÷ ours", "CPU µs per new host")
 # What fits on a terminal of 80 columns: medians.
@@ -33,52 +34,25 @@ one small pool per host, because it looks through a whole pool for every request
 
 
 @dataclass(frozen=True, slots=True)
-class FetchReport:
-    """Everything that is written down about one benchmark."""
-
-    command: str
-    date: str
-    machine: dict[str, str]
-    cells: tuple[FetchCell, ...]
-    runs: list[FetchRun]
-    is_complete: bool
-
-    @property
-    def errors(self) -> list[FetchRun]:
-        return [run for run in self.runs if run.error]
-
-    def values(self, cell: FetchCell, side: str, name: str) -> dict[int, float]:
-        """By round."""
-        return {
-            run.round: run.values[name]
-            for run in self.runs
-            if run.cell == cell.key and run.side == side and run.error is None
-        }
-
-    def spread(self, cell: FetchCell, side: str, name: str) -> Spread | None:
-        return Spread.of(self.values(cell, side, name).values())
-
+class FetchReport(SideReport[FetchCell]):
     def ratio(self, cell: FetchCell, side: str) -> Spread | None:
         """CPU per page of a client to that of ours, round by round."""
         theirs = self.values(cell, side, "cpu_us")
         return Spread.of_ratios(theirs, self.values(cell, OURS, "cpu_us"))
 
 
-def outcome(run: FetchRun) -> str:
+def outcome(run: SideRun) -> str:
     return f"{run.values['cpu_us']:,.0f} µs/page, {run.values['pages_per_s']:,.0f} pages/s"
 
 
 def print_fetch_report(console: Console, report: FetchReport) -> None:
     for cell in report.cells:
-        table = Table(title=cell.title, title_justify="left", box=None, pad_edge=False)
-        for index, column in enumerate(SHORT_COLUMNS):
-            table.add_column(column, justify="right" if index else "left", no_wrap=True)
+        table = terminal_table(SHORT_COLUMNS, title=cell.title)
         for row in _rows(report, cell):
             title, *figures = row
             table.add_row(title, *(figure.partition(" (")[0] for figure in figures))
         console.print(table, "")
-    for run in report.errors:
-        console.print(f"FAILED {run.cell} round {run.round} {run.side}: {run.error}")
+    print_failed(console, report.errors, lambda run: run.side)
 
 
 def markdown(report: FetchReport) -> str:
@@ -91,16 +65,13 @@ def markdown(report: FetchReport) -> str:
 
 
 def write_fetch_report(report: FetchReport, directory: Path) -> None:
-    groups = []
-    for cell in report.cells:
-        bars = []
-        for side, title in SIDES.items():
-            found = report.spread(cell, side, "cpu_us")
-            if found:
-                bars.append(Bar(side, title, found.median, found.low, found.high))
-        groups.append(Group(cell.title, bars))
+    groups = [Group(cell.title, _bars(report, cell)) for cell in report.cells]
     picture = draw(groups, "CPU µs per page (less is better)")
     write_document(report, directory, "fetch", markdown=markdown(report), picture=picture)
+
+
+def _bars(report: FetchReport, cell: FetchCell) -> list[Bar]:
+    return bars_of(SIDES, lambda side: report.spread(cell, side, "cpu_us"))
 
 
 def _rows(report: FetchReport, cell: FetchCell) -> list[list[str]]:

@@ -1,74 +1,79 @@
-"""The plan of `bench-ingest`: which side runs in which cell and round, and in which order."""
+"""`bench-ingest`: jobs handed in by the API, beside bare servers and raw PUSHB."""
 
-import sqlite3
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 
 from rich.console import Console
 
-from loadtest.bench.ingest.cells import SIDES, IngestCell
-from loadtest.bench.ingest.measure import IngestRun, measure_ingest
+from loadtest.bench.ingest.cells import (
+    DEFAULT,
+    FORMS,
+    RUN_S,
+    SIDES,
+    IngestCell,
+    parse_ingest_cells,
+)
+from loadtest.bench.ingest.measure import measure_ingest
 from loadtest.bench.ingest.poster import build_poster
-from loadtest.lib.machine import facts, sync_ms
-from loadtest.lib.progress import do_all
+from loadtest.bench.ingest.report import (
+    IngestReport,
+    outcome,
+    print_ingest_report,
+    write_ingest_report,
+)
+from loadtest.lib.benchmark import Against, Benchmark, Cells, Wanted
+from loadtest.lib.figures import Figure
+from loadtest.lib.machine import basic_facts, package_versions, sqlite_facts
+from loadtest.lib.options import Option
+from loadtest.lib.progress import run_steps
+from loadtest.lib.runs import SideRun, Step, in_turns
 
-# Of the facts about the machine, those that matter here.
-MACHINE = ("cores", "cpu", "memory", "system", "python", "go")
 PACKAGES = ("uvicorn", "uvloop", "httptools", "fastapi", "pydantic", "msgspec")
 
 
-@dataclass(frozen=True, slots=True)
-class IngestStep:
-    """One run to be done."""
-
-    cell: IngestCell
-    round: int
-    side: str
+def plan_ingest(cells: tuple[IngestCell, ...], rounds: int) -> Iterator[Step[IngestCell, str]]:
+    return in_turns(cells, rounds, lambda cell, _round: cell.sides)
 
 
-def plan_ingest(cells: tuple[IngestCell, ...], rounds: int) -> Iterator[IngestStep]:
-    """Yield every run; in each round all sides of a cell run once, in rotated order."""
-    for round_number in range(1, rounds + 1):
-        for index, cell in enumerate(cells):
-            turn = (round_number + index) % len(cell.sides)
-            for side in cell.sides[turn:] + cell.sides[:turn]:
-                yield IngestStep(cell, round_number, side)
-
-
-def run_ingest(
-    console: Console, cells: tuple[IngestCell, ...], *, rounds: int, run_s: float
-) -> tuple[list[IngestRun], bool]:
-    """Do every run with a progress bar; return them and whether all were done."""
+def run(console: Console, wanted: Wanted[tuple[IngestCell, ...]]) -> IngestReport:
+    cells, rounds, run_s = wanted.cells, wanted.rounds, wanted.options.seconds
     poster = build_poster()
-    return do_all(
-        console,
-        list(plan_ingest(cells, rounds)),
-        label=lambda step: f"{step.cell.key}  round {step.round}/{rounds}  {SIDES[step.side]}",
+    done = run_steps(
+        *(console, plan_ingest(cells, rounds), rounds),
+        who=lambda side: SIDES[side],
         run=lambda step: measure_ingest(step.cell, step.side, step.round, poster, run_s),
-        error=lambda run: run.error,
         result=outcome,
     )
+    return IngestReport.of(wanted.machine, cells, done)
 
 
-def outcome(run: IngestRun) -> str:
-    values = run.values
-    return (
-        f"{values['jobs_per_s']:,.0f} jobs/s, p50 {values['p50_ms']:.2f} ms, "
-        f"p99 {values['p99_ms']:.2f} ms"
-    )
+def measure_one(key: str, seconds: float | None) -> SideRun:
+    (cell,) = parse_ingest_cells(key)
+    return measure_ingest(cell, "api", 1, build_poster(), seconds or RUN_S)
 
 
 def ingest_facts() -> dict[str, str]:
-    found = facts()
-    disk = sync_ms(Path(tempfile.gettempdir()))
-    return (
-        {name: found[name] for name in MACHINE}
-        | {name: version(name) for name in PACKAGES}
-        | {
-            "SQLite": sqlite3.sqlite_version,
-            "one page to disk": f"{disk:.2f} ms (median of fdatasync)",
-        }
-    )
+    return basic_facts("go") | package_versions(*PACKAGES) | sqlite_facts()
+
+
+BENCHMARK = Benchmark(
+    name="ingest",
+    help="hand jobs in by POST, list and stream, beside bare servers and raw PUSHB",
+    rounds=5,
+    facts=ingest_facts,
+    cells=Cells(default=DEFAULT, read=parse_ingest_cells, help=f"some of {FORMS}"),
+    options=(Option("--seconds", "of a run of single POSTs or lists", float, RUN_S),),
+    run=run,
+    show=print_ingest_report,
+    write=write_ingest_report,
+    against=Against(
+        cells=DEFAULT,
+        figures=(
+            Figure("jobs_per_s", "jobs/s"),
+            Figure("p50_ms", "p50 ms", 2, is_less_better=True),
+            Figure("service_cpu_us", "API CPU µs/job", 1, is_less_better=True),
+            Figure("broker_cpu_us", "broker CPU µs/job", 1, is_less_better=True),
+        ),
+        size="seconds",
+        measure=measure_one,
+    ),
+)

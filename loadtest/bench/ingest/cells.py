@@ -1,7 +1,10 @@
 """What `bench-ingest` measures: ways to hand jobs in, and with what each is compared. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
+
+from loadtest.lib.cell_keys import Readers, parse_keys, read_count
 
 # Ours first; a ratio is ours to each of the others of a cell.
 SIDES = {
@@ -102,31 +105,17 @@ def _connections(count: int) -> str:
 
 def parse_ingest_cells(text: str) -> tuple[IngestCell, ...]:
     """Read `single,list/100/4`: keys of cells, or kinds; raises ValueError with the wrong word."""
-    cells: list[IngestCell] = []
-    for word in text.split(","):
-        found = _parse(word.strip())
-        cells += [cell for cell in found if cell not in cells]
-    return tuple(cells)
+    return parse_keys(text, READERS, DEFAULT, FORMS)
 
 
-def _parse(word: str) -> list[IngestCell]:
-    kind, *texts = word.split("/")
-    if not texts:
-        found = [cell for cell in DEFAULT if cell.kind == kind]
-        if found:
-            return found
-    readers = {"single": SingleCell, "lone": LoneCell, "list": ListCell, "stream": StreamCell}
-    try:
-        numbers = [_count(text) for text in texts]
-        return [readers[kind](*numbers)]
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(f"{word!r} is none of {FORMS}") from None
+def _reader(cell: Callable[..., IngestCell]) -> Callable[..., IngestCell]:
+    return lambda *texts: cell(*map(read_count, texts))
 
 
 FORMS = "single/CONNECTIONS, lone/REQUESTS, list/JOBS/CONNECTIONS, stream/LINES, or a kind alone"
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"{text!r} is not a number above 0")
-    return int(text)
+READERS: Readers[IngestCell] = {
+    "single": _reader(SingleCell),
+    "lone": _reader(LoneCell),
+    "list": _reader(ListCell),
+    "stream": _reader(StreamCell),
+}

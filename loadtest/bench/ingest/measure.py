@@ -6,7 +6,7 @@ A run counts only if every answer was 202 and the broker has exactly the jobs th
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from devservers import ApiServer, BrokerServer
@@ -23,12 +23,13 @@ from loadtest.bench.ingest.cells import (
     StreamCell,
 )
 from loadtest.bench.ingest.poster import FORM, JSON, NDJSON, Post, Posted, post
-from loadtest.lab.faktory_wire import FaktoryWire, WireError
-from loadtest.lab.lab import RunError
+from loadtest.lab.faktory_wire import FaktoryWire
 from loadtest.lab.measure import CpuMeter
 from loadtest.lab.producer import Producer
 from loadtest.lab.pusher import Order
+from loadtest.lib.errors import RunError, WireError
 from loadtest.lib.processes import Tree
+from loadtest.lib.runs import SideRun
 
 JOB = b'{"a": 1, "b": 1}'
 QUEUE = "default"
@@ -37,17 +38,6 @@ LONE_PAUSE_MS = 10.0
 # More than a broker takes: so many jobs are made before raw PUSHBs are measured, in jobs/s.
 MOST_PUSHED_PER_S = 200_000
 WARM_UP_REQUESTS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class IngestRun:
-    """What one run gave, by the name of each number; with `error` set, there are none."""
-
-    cell: str
-    side: str
-    round: int
-    error: str | None = None
-    values: dict[str, float] = field(default_factory=dict)
 
 
 class ReferenceServer(HttpServer):
@@ -71,9 +61,9 @@ class ReferenceServer(HttpServer):
 
 def measure_ingest(
     cell: IngestCell, side: str, round_number: int, poster: Path, run_s: float = RUN_S
-) -> IngestRun:
+) -> SideRun:
     """Do one run and return its numbers, or its error."""
-    blank = IngestRun(cell.key, side, round_number)
+    blank = SideRun(cell.key, side, round_number)
     try:
         if side == "pushb":
             values = _push(cell, run_s)

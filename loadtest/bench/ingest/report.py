@@ -5,24 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from loadtest.bench.ingest.cells import SIDES, IngestCell
-from loadtest.bench.ingest.measure import IngestRun
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
-from loadtest.lib.plot import Bar, Group, draw
+from loadtest.lib.figures import Figure
+from loadtest.lib.plot import Group, bars_of, draw
+from loadtest.lib.report import SideReport
+from loadtest.lib.runs import SideRun
 from loadtest.lib.stats import Spread
-from loadtest.lib.tables import spread_text, table_head, table_line
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number of a run: its name there, and how its column is titled."""
-
-    name: str
-    title: str
-    digits: int = 0
-
+from loadtest.lib.tables import median_text, spread_text, table_head, table_line
+from loadtest.lib.targets import Verdict, verdict_lines
+from loadtest.lib.terminal import print_failed, print_verdicts, terminal_table
 
 RATE = Figure("jobs_per_s", "jobs/s")
 P50 = Figure("p50_ms", "answer p50 ms", 2)
@@ -97,44 +90,27 @@ and the broker has exactly as many jobs as were accepted.
 
 
 @dataclass(frozen=True, slots=True)
-class IngestReport:
-    """Everything that is written down about one benchmark."""
-
-    command: str
-    date: str
-    machine: dict[str, str]
-    cells: tuple[IngestCell, ...]
-    runs: list[IngestRun]
-    is_complete: bool
-
-    @property
-    def errors(self) -> list[IngestRun]:
-        return [run for run in self.runs if run.error]
-
-    def values(self, cell: IngestCell, side: str, figure: Figure) -> dict[int, float]:
-        """By round."""
-        return {
-            run.round: run.values[figure.name]
-            for run in self.runs
-            if run.cell == cell.key and run.side == side and run.error is None
-        }
-
-    def spread(self, cell: IngestCell, side: str, figure: Figure) -> Spread | None:
-        return Spread.of(self.values(cell, side, figure).values())
-
+class IngestReport(SideReport[IngestCell]):
     def ratio(self, cell: IngestCell, side: str) -> Spread | None:
         """Compare the API with another side round by round; a round without one is left out."""
-        figure = HEADLINES[cell.kind]
-        ours, theirs = self.values(cell, "api", figure), self.values(cell, side, figure)
-        return Spread.of_ratios(ours, theirs)
+        name = HEADLINES[cell.kind].name
+        return Spread.of_ratios(self.values(cell, "api", name), self.values(cell, side, name))
 
     def reached(self, cell: IngestCell, target: Target) -> Spread | None:
         if target.side is not None:
             return self.ratio(cell, target.side)
-        return self.spread(cell, "api", HEADLINES[cell.kind])
+        return self.spread(cell, "api", HEADLINES[cell.kind].name)
 
 
-def _targets(report: IngestReport) -> list[tuple[str, str, str]]:
+def outcome(run: SideRun) -> str:
+    values = run.values
+    return (
+        f"{values['jobs_per_s']:,.0f} jobs/s, p50 {values['p50_ms']:.2f} ms, "
+        f"p99 {values['p99_ms']:.2f} ms"
+    )
+
+
+def _targets(report: IngestReport) -> list[Verdict]:
     """What was asked of which cell, what came out, and whether that is enough."""
     found = []
     for target in TARGETS:
@@ -148,34 +124,27 @@ def _targets(report: IngestReport) -> list[tuple[str, str, str]]:
 
 
 def print_ingest_report(console: Console, report: IngestReport) -> None:
-    table = Table(box=None, pad_edge=False)
-    for index, column in enumerate(("median", "side", "jobs/s", "p50 ms", "p99 ms", "ratio")):
-        table.add_column(column, justify="right" if index > 1 else "left", no_wrap=index > 0)
+    columns = ("median", "side", "jobs/s", "p50 ms", "p99 ms", "ratio")
+    table = terminal_table(columns, texts=2, wraps_first=True)
     for cell in report.cells:
         for side in cell.sides:
             table.add_row(
                 cell.title if side == "api" else "",
                 SIDES[side],
                 *(
-                    _median(report.spread(cell, side, figure), figure)
+                    figure.median(report.spread(cell, side, figure.name))
                     for figure in (RATE, P50, P99)
                 ),
-                "" if side == "api" else _median(report.ratio(cell, side), P50),
+                "" if side == "api" else median_text(report.ratio(cell, side), 2),
             )
     console.print(table, "")
-    for words in _targets(report):
-        console.print(f"{words[2]}: {words[0]}: {words[1]}")
-    for run in report.errors:
-        console.print(f"FAILED {run.cell} round {run.round} {run.side}: {run.error}")
-
-
-def _median(value: Spread | None, figure: Figure) -> str:
-    return f"{value.median:,.{figure.digits}f}" if value else "-"
+    print_verdicts(console, _targets(report))
+    print_failed(console, report.errors, lambda run: run.side)
 
 
 def ingest_markdown(report: IngestReport) -> str:
     lines = head_lines(report, "Handing jobs in")
-    lines += ["![handing jobs in](ingest.svg)", "", *_target_table(report), "", HOW]
+    lines += ["![handing jobs in](ingest.svg)", "", *verdict_lines(_targets(report)), "", HOW]
     lines += machine_lines(report, "ingest")
     for kind, (title, text) in SECTIONS.items():
         cells = [cell for cell in report.cells if cell.kind == kind]
@@ -185,39 +154,26 @@ def ingest_markdown(report: IngestReport) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _target_table(report: IngestReport) -> list[str]:
-    head = table_head(("target", "median (min to max)", ""))
-    return [*head, *(table_line(list(words)) for words in _targets(report))]
-
-
 def _section(report: IngestReport, cells: list[IngestCell]) -> list[str]:
     ratio = f"API ÷ it, {HEADLINES[cells[0].kind].title}"
     titles = ("median (min to max)", "side", *(figure.title for figure in FIGURES), ratio)
     lines = table_head(titles, texts=2)
     for cell in cells:
         for side in cell.sides:
-            values = [
-                spread_text(report.spread(cell, side, figure), figure.digits) for figure in FIGURES
-            ]
+            values = [report.shown(cell, side, figure) for figure in FIGURES]
             compared = "" if side == "api" else spread_text(report.ratio(cell, side), 2)
             lines.append(table_line([cell.title, SIDES[side], *values, compared]))
     return lines
 
 
-def _groups(report: IngestReport) -> list[Group]:
-    groups = []
-    for cell in report.cells:
-        figure = HEADLINES[cell.kind]
-        bars = []
-        for side in cell.sides:
-            found = report.spread(cell, side, figure)
-            if found:
-                name, digits = SIDES[side], figure.digits
-                bars.append(Bar(side, name, found.median, found.low, found.high, digits))
-        groups.append(Group(f"{cell.title}, {figure.title}", bars))
-    return groups
+def _group(report: IngestReport, cell: IngestCell) -> Group:
+    figure = HEADLINES[cell.kind]
+    titles = {side: SIDES[side] for side in cell.sides}
+    bars = bars_of(titles, lambda side: report.spread(cell, side, figure.name), figure.digits)
+    return Group(f"{cell.title}, {figure.title}", bars)
 
 
 def write_ingest_report(report: IngestReport, directory: Path) -> None:
-    picture = draw(_groups(report), "Handing jobs in", is_one_scale=False)
+    groups = [_group(report, cell) for cell in report.cells]
+    picture = draw(groups, "Handing jobs in", is_one_scale=False)
     write_document(report, directory, "ingest", markdown=ingest_markdown(report), picture=picture)

@@ -5,9 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from loadtest.bench.consumer.report import Report, source_lines
+from loadtest.bench.consumer.report import DrainReport, cost_texts, source_lines
 from loadtest.bench.consumer.summary import Row, paired_ratio, rows
 from loadtest.bench.network.cells import CONTENDERS, predicted_jobs_per_s
 from loadtest.lab.cells import ONE_SOCKET_PER_SLOT_CAP, Cell
@@ -15,6 +14,7 @@ from loadtest.lib.document import failed_lines, head_lines, machine_lines, write
 from loadtest.lib.plot import Bar, Group, draw
 from loadtest.lib.stats import Spread
 from loadtest.lib.tables import spread_text, table_head, table_line
+from loadtest.lib.terminal import print_failed, terminal_table
 from manyhands.shared.sizing import GATHER_S
 
 # With so much of all cores in use, the slots are not what limits a run. It is never all: the
@@ -84,7 +84,7 @@ before the first job, divided by the slots.
 """
 
 
-def _found(report: Report) -> dict[str, dict[str, Row]]:
+def _found(report: DrainReport) -> dict[str, dict[str, Row]]:
     """Return the rows by cell and contender."""
     found: dict[str, dict[str, Row]] = {cell.key: {} for cell in report.cells}
     for row in rows(report.runs):
@@ -97,7 +97,7 @@ def cores_busy(row: Row) -> float:
     return row.rate.median * cpu_us / 1e6 if row.rate else 0.0
 
 
-def _ratio(report: Report, cell: Cell, row: Row) -> str:
+def _ratio(report: DrainReport, cell: Cell, row: Row) -> str:
     """Say how much of the prediction was measured, with a mark where the machine was busy."""
     if row.rate is None:
         return "-"
@@ -106,7 +106,7 @@ def _ratio(report: Report, cell: Cell, row: Row) -> str:
     return f"{ratio:.2f}{BUSY_MARK if is_busy else ''}"
 
 
-def _summary(report: Report) -> list[str]:
+def _summary(report: DrainReport) -> list[str]:
     lines = table_head(SUMMARY_COLUMNS)
     found = _found(report)
     for cell in report.cells:
@@ -123,11 +123,11 @@ def _summary(report: Report) -> list[str]:
     return lines
 
 
-def _measured(report: Report, cell: Cell, row: Row | None) -> list[str]:
+def _measured(report: DrainReport, cell: Cell, row: Row | None) -> list[str]:
     return [spread_text(row.rate), _ratio(report, cell, row)] if row else ["-", "-"]
 
 
-def _costs(report: Report) -> list[str]:
+def _costs(report: DrainReport) -> list[str]:
     lines = table_head(("median of all cells (min to max)", *COSTS))
     for name, title in CONTENDERS.items():
         good = [row for row in rows(report.runs) if row.consumer == name and row.rate]
@@ -138,21 +138,19 @@ def _costs(report: Report) -> list[str]:
     return lines
 
 
-def network_section(report: Report) -> list[str]:
+def network_section(report: DrainReport) -> list[str]:
     """Return what the guide shows of this benchmark."""
     plot = "![jobs per second](benchmarks/network.svg)"
     return [plot, "", *_tables(report), "", *source_lines(report, "network")]
 
 
-def _tables(report: Report) -> list[str]:
+def _tables(report: DrainReport) -> list[str]:
     return [*_summary(report), "", *NOTE.splitlines(), "", *_costs(report)]
 
 
-def print_network_report(console: Console, report: Report) -> None:
+def print_network_report(console: Console, report: DrainReport) -> None:
     for cell in report.cells:
-        table = Table(title=cell.title, title_justify="left", box=None, pad_edge=False)
-        for index, column in enumerate(SHORT_COLUMNS):
-            table.add_column(column, justify="right" if index else "left", no_wrap=True)
+        table = terminal_table(SHORT_COLUMNS, title=cell.title)
         for row in _in_order(report, cell):
             rate = row.rate
             table.add_row(
@@ -164,16 +162,15 @@ def print_network_report(console: Console, report: Report) -> None:
                 f"{row.sockets:,.0f}",
             )
         console.print(table, "")
-    for run in report.errors:
-        console.print(f"FAILED {run.cell} round {run.round} {run.consumer}: {run.error}")
+    print_failed(console, report.errors, lambda run: run.consumer)
 
 
-def _in_order(report: Report, cell: Cell) -> list[Row]:
+def _in_order(report: DrainReport, cell: Cell) -> list[Row]:
     found = _found(report)[cell.key]
     return [found[name] for name in CONTENDERS if name in found]
 
 
-def network_markdown(report: Report) -> str:
+def network_markdown(report: DrainReport) -> str:
     lines = head_lines(report, "Round trips and slots")
     lines += ["![jobs per second](network.svg)", "", *_tables(report), "", HOW]
     lines += machine_lines(report, "network")
@@ -183,7 +180,7 @@ def network_markdown(report: Report) -> str:
     return "\n".join([*lines, *failed_lines(report, lambda run: CONTENDERS[run.consumer])]) + "\n"
 
 
-def _detail(report: Report, cell: Cell, row: Row) -> list[str]:
+def _detail(report: DrainReport, cell: Cell, row: Row) -> list[str]:
     return [
         CONTENDERS[row.consumer] + (f" [{row.errors} failed]" if row.errors else ""),
         f"{row.slots:,}",
@@ -191,17 +188,11 @@ def _detail(report: Report, cell: Cell, row: Row) -> list[str]:
         spread_text(row.rate),
         _ratio(report, cell, row),
         f"{cores_busy(row):.1f}",
-        f"{row.sockets:,.0f}",
-        f"{row.busy_peak:,.0f}",
-        f"{row.cpu_us:,.0f}",
-        f"{row.server_cpu_us:,.0f}",
-        f"{row.relay_cpu_us:,.0f}",
-        f"{row.rss_idle_bytes / 2**20:,.0f} MiB",
-        f"{row.bytes_per_slot / 1024:,.1f} KiB",
+        *cost_texts(row),
     ]
 
 
-def _groups(report: Report) -> list[Group]:
+def _groups(report: DrainReport) -> list[Group]:
     groups = []
     for cell in report.cells:
         ours = predicted_jobs_per_s(cell, "ours", cell.slots)
@@ -214,6 +205,6 @@ def _groups(report: Report) -> list[Group]:
     return groups
 
 
-def write_network_report(report: Report, directory: Path) -> None:
+def write_network_report(report: DrainReport, directory: Path) -> None:
     picture = draw(_groups(report), "Jobs of 100 ms per second, over a distance")
     write_document(report, directory, "network", markdown=network_markdown(report), picture=picture)

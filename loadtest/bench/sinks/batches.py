@@ -1,10 +1,7 @@
 """One round of batches: servers that are there for all rounds, and a process that writes into
 places of this round's own. It counts only if each has every record exactly once afterwards."""
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,12 +17,11 @@ from loadtest.bench.sinks.stored import (
     postgres_rows,
     s3_ids,
 )
-from loadtest.lab.lab import RunError
+from loadtest.lib.answering import answer_of, module_command
 
 BUCKET = "bench-sinks"
 # Longer than a round can take.
 TIMEOUT_S = 600.0
-ERROR_TAIL = 500
 
 Values = dict[str, float]
 
@@ -125,17 +121,7 @@ def _written(order: BatchOrder, settings: dict[str, str]) -> dict[str, Values]:
         for name, value in os.environ.items()
         if not name.startswith("AWS_")
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "loadtest.bench.sinks.handlers", json.dumps(order.to_dict())],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        env=inherited | settings,
-    )
-    if done.returncode:
-        raise RunError(
-            done.stderr.strip()[-ERROR_TAIL:] or f"the process ended with {done.returncode}"
-        )
-    values: dict[str, Values] = json.loads(done.stdout)
+    command = module_command("loadtest.bench.sinks.handlers", order.to_dict())
+    env = inherited | settings
+    values: dict[str, Values] = answer_of(command, "the process", TIMEOUT_S, env=env)
     return values

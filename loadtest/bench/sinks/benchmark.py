@@ -1,42 +1,49 @@
-"""The plan of `bench-sinks`: which cell is run in which round, and its sides in which order."""
+"""`bench-sinks`: batches into three sinks at once, and crawls with and without sinks."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from importlib.metadata import version
-from pathlib import Path
 
 from rich.console import Console
 
 from loadtest.bench.sinks.batches import SinkServers
-from loadtest.bench.sinks.cells import ALL, BatchCell, CostCell, SinksCell, sides_of_round
-from loadtest.bench.sinks.measure import SinksRun, SinksStep, measure_sinks
-from loadtest.bench.sinks.report import sinks_outcome
-from loadtest.lib.machine import facts, sync_ms
+from loadtest.bench.sinks.cells import (
+    ALL,
+    BATCHES,
+    CELLS,
+    BatchCell,
+    CostCell,
+    SinksCell,
+    of_size,
+    parse_sinks_cells,
+    sides_of_round,
+)
+from loadtest.bench.sinks.measure import measure_sinks
+from loadtest.bench.sinks.report import (
+    SinksReport,
+    print_sinks_report,
+    sinks_outcome,
+    write_sinks_report,
+)
+from loadtest.lib.benchmark import Benchmark, Cells, Wanted
+from loadtest.lib.machine import basic_facts, disk_facts, package_versions
+from loadtest.lib.options import Option, count
 from loadtest.lib.progress import do_all
+from loadtest.lib.runs import Step, in_turns
 from loadtest.web.synthetic_web import build_web
 
-# Of the facts about the machine, those that matter here.
-MACHINE = ("cores", "cpu", "memory", "system", "python", "go")
 PACKAGES = ("asyncpg", "fastwarc", "obstore", "pyarrow", "uvloop")
 
 
-def plan_sinks(cells: Sequence[SinksCell], rounds: int) -> Iterator[SinksStep]:
-    """Yield every run; in each round the sides of a crawl run once, in rotated order. Those of
-    batches take turns within their run."""
-    for round_number in range(1, rounds + 1):
-        for index, cell in enumerate(cells):
-            sides = sides_of_round(cell, round_number)
-            turn = (round_number + index) % len(sides)
-            for side in (*sides[turn:], *sides[:turn]):
-                yield SinksStep(cell, round_number, side)
+def plan_sinks(cells: Sequence[SinksCell], rounds: int) -> Iterator[Step[SinksCell, str]]:
+    """The sides of a crawl are runs of their own; those of batches take turns within their run."""
+    return in_turns(cells, rounds, sides_of_round)
 
 
-def run_sinks(
-    console: Console, cells: Sequence[SinksCell], *, rounds: int, batches: int
-) -> tuple[list[SinksRun], bool]:
-    """Do every run with a progress bar; return them and whether all were done."""
+def run(console: Console, wanted: Wanted[tuple[SinksCell, ...]]) -> SinksReport:
+    cells, rounds, options = wanted.cells, wanted.rounds, wanted.options
+    if options.pages:
+        cells = of_size(cells, options.pages)
     with ExitStack() as started:
         servers: SinkServers | None = None
         if any(isinstance(cell, BatchCell) and not cell.is_made_up for cell in cells):
@@ -47,22 +54,37 @@ def run_sinks(
             console,
             list(plan_sinks(cells, rounds)),
             label=lambda step: f"{step.cell.key}  round {step.round}/{rounds}{_side(step)}",
-            run=partial(measure_sinks, batches=batches, servers=servers),
+            run=partial(measure_sinks, batches=options.batches, servers=servers),
             error=lambda runs: runs[0].error,
             result=sinks_outcome,
         )
-    return [run for runs in done for run in runs], is_complete
+    runs = [run for of_step in done for run in of_step]
+    return SinksReport.of(wanted.machine, cells, (runs, is_complete))
 
 
-def _side(step: SinksStep) -> str:
+def _side(step: Step[SinksCell, str]) -> str:
     return "" if step.side == ALL else f"  {step.cell.sides[step.side]}"
 
 
 def sinks_facts() -> dict[str, str]:
-    found = facts()
-    disk = sync_ms(Path(tempfile.gettempdir()))
-    return (
-        {name: found[name] for name in MACHINE}
-        | {name: version(name) for name in PACKAGES}
-        | {"one page to disk": f"{disk:.2f} ms (median of fdatasync)"}
-    )
+    return basic_facts("go") | package_versions(*PACKAGES) | disk_facts()
+
+
+BENCHMARK = Benchmark(
+    name="sinks",
+    help="write batches into three sinks at once, and crawl with and without sinks",
+    rounds=3,
+    facts=sinks_facts,
+    cells=Cells(
+        default=CELLS,
+        read=parse_sinks_cells,
+        help=f"some of {','.join(cell.key for cell in CELLS)}, or batch or crawl",
+    ),
+    options=(
+        Option("--batches", f"of each side in a round (default {BATCHES})", count, BATCHES),
+        Option("--pages", "of each crawl, instead of its own number", count),
+    ),
+    run=run,
+    show=print_sinks_report,
+    write=write_sinks_report,
+)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from loadtest.bench.crawl.cells import PLAIN, TLS, CrawlCell
+from loadtest.lib.cell_keys import parse_known
 
 # Of a batch: as many pages as a parse stage hands over in a few seconds.
 RECORDS = 500
@@ -144,10 +145,4 @@ def of_size(cells: Iterable[SinksCell], pages: int) -> tuple[SinksCell, ...]:
 
 def parse_sinks_cells(text: str) -> tuple[SinksCell, ...]:
     """Read `batch/made-up,crawl`; raises ValueError with the wrong word."""
-    found: list[SinksCell] = []
-    for word in text.split(","):
-        cells = [cell for cell in CELLS if f"{cell.key}/".startswith(f"{word}/")]
-        if not cells:
-            raise ValueError(f"no such cell: {word}")
-        found += cells
-    return tuple(dict.fromkeys(found))
+    return parse_known(text, CELLS)

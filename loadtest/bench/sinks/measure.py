@@ -2,7 +2,6 @@
 
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import asyncpg
 import obstore.exceptions
@@ -12,7 +11,8 @@ from devservers.processes import StartError
 from loadtest.bench.sinks.batches import SinkServers, write_made_up, write_to_servers
 from loadtest.bench.sinks.cells import ALL, BatchCell, SinksCell
 from loadtest.bench.sinks.crawl import crawl_into_sinks
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
+from loadtest.lib.runs import SideRun, Step
 
 Values = dict[str, float]
 # Whatever goes wrong with a server or a process: the run does not count, the others do.
@@ -28,40 +28,23 @@ TROUBLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SinksStep:
-    """One run to be done."""
-
-    cell: SinksCell
-    round: int
-    side: str
-
-
-@dataclass(frozen=True, slots=True)
-class SinksRun:
-    """What one side gave in one round, by the name of each number; with `error` set, there are
-    none."""
-
-    cell: str
-    side: str
-    round: int
-    error: str | None = None
-    values: Values = field(default_factory=dict)
-
-
-def measure_sinks(step: SinksStep, batches: int, servers: SinkServers | None) -> list[SinksRun]:
+def measure_sinks(
+    step: Step[SinksCell, str], batches: int, servers: SinkServers | None
+) -> list[SideRun]:
     """Do one run and return what each of its sides gave, or its error."""
     try:
         found = _measured(step, batches, servers)
     except TROUBLES as error:
         reason = str(error) or type(error).__name__
-        return [SinksRun(step.cell.key, step.side, step.round, error=reason)]
+        return [SideRun(step.cell.key, step.side, step.round, error=reason)]
     return [
-        SinksRun(step.cell.key, side, step.round, values=values) for side, values in found.items()
+        SideRun(step.cell.key, side, step.round, values=values) for side, values in found.items()
     ]
 
 
-def _measured(step: SinksStep, batches: int, servers: SinkServers | None) -> Mapping[str, Values]:
+def _measured(
+    step: Step[SinksCell, str], batches: int, servers: SinkServers | None
+) -> Mapping[str, Values]:
     if not isinstance(step.cell, BatchCell):
         return {step.side: crawl_into_sinks(step.cell.crawl, step.side)}
     assert step.side == ALL

@@ -3,13 +3,11 @@
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench.crawl.report import Figure
 from loadtest.bench.sinks.cells import (
     COST_PLAIN,
     COST_TLS,
@@ -27,13 +25,16 @@ from loadtest.bench.sinks.cells import (
     CostCell,
     SinksCell,
 )
-from loadtest.bench.sinks.measure import SinksRun
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
-from loadtest.lib.plot import Bar, Group, draw
+from loadtest.lib.figures import MIB, Figure
+from loadtest.lib.plot import Bar, Group, bars_of, draw
+from loadtest.lib.report import SideReport
+from loadtest.lib.runs import SideRun
 from loadtest.lib.stats import Spread
 from loadtest.lib.tables import spread_text, table_head, table_line
+from loadtest.lib.targets import Target, Verdict, verdict_lines, verdicts
+from loadtest.lib.terminal import print_failed, print_verdicts
 
-MIB = 2.0**20
 MOST_OF_SLOWEST = 1.15
 # "The sum": neither quicker than it, which cannot be, nor slower.
 ABOUT_SUM = (0.9, 1.1)
@@ -90,31 +91,7 @@ COST_TEXT = (
 
 
 @dataclass(frozen=True, slots=True)
-class SinksReport:
-    """Everything that is written down about one benchmark."""
-
-    command: str
-    date: str
-    machine: dict[str, str]
-    cells: tuple[SinksCell, ...]
-    runs: list[SinksRun]
-    is_complete: bool
-
-    @property
-    def errors(self) -> list[SinksRun]:
-        return [run for run in self.runs if run.error]
-
-    def values(self, cell: SinksCell, side: str, name: str) -> dict[int, float]:
-        """By round."""
-        return {
-            run.round: run.values[name]
-            for run in self.runs
-            if run.cell == cell.key and run.side == side and name in run.values
-        }
-
-    def spread(self, cell: SinksCell, side: str, figure: Figure) -> Spread | None:
-        return Spread.of(self.values(cell, side, figure.name).values())
-
+class SinksReport(SideReport[SinksCell]):
     def to_alone(
         self, cell: BatchCell, side: str, together: Callable[[Iterable[float]], float]
     ) -> Spread | None:
@@ -140,38 +117,28 @@ class SinksReport:
         return Spread.of_ratios(self.costs(cell, side), self.costs(cell, WITHOUT))
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Between what a number must lie in the median of the rounds."""
-
-    text: str
-    found: Callable[[SinksReport], Spread | None]
-    most: float
-    least: float = -inf
-
-
-def _batch_targets(cell: BatchCell) -> tuple[Target, Target]:
+def _batch_targets(cell: BatchCell) -> tuple[Target[SinksReport], Target[SinksReport]]:
     return (
         Target(
             f"{cell.title}, all at once: at most {MOST_OF_SLOWEST:g} × the slowest alone",
             lambda report: report.to_alone(cell, PARALLEL, max),
-            MOST_OF_SLOWEST,
+            most=MOST_OF_SLOWEST,
         ),
         Target(
             f"{cell.title}, one after the other: about the sum of all three alone",
             lambda report: report.to_alone(cell, SEQUENTIAL, sum),
-            ABOUT_SUM[1],
-            ABOUT_SUM[0],
+            least=ABOUT_SUM[0],
+            most=ABOUT_SUM[1],
         ),
     )
 
 
-def _cost_target(cell: CostCell) -> Target:
+def _cost_target(cell: CostCell) -> Target[SinksReport]:
     return Target(
         f"{cell.title}, into WARC, Parquet and PostgreSQL: at most {MOST_COST:g} × the CPU per "
         "page without sinks",
         lambda report: report.cost_ratio(cell, WITH),
-        MOST_COST,
+        most=MOST_COST,
     )
 
 
@@ -183,21 +150,11 @@ TARGETS = (
 )
 
 
-def verdict_rows(report: SinksReport) -> list[tuple[str, str, str]]:
-    """What was asked, what came out, and whether that is enough; nothing for what was not run."""
-    found = ((target, target.found(report)) for target in TARGETS)
-    return [
-        (
-            target.text,
-            spread_text(value, 2),
-            "met" if target.least <= value.median <= target.most else "missed",
-        )
-        for target, value in found
-        if value is not None
-    ]
+def verdict_rows(report: SinksReport) -> list[Verdict]:
+    return verdicts(report, TARGETS)
 
 
-def sinks_outcome(runs: Sequence[SinksRun]) -> str:
+def sinks_outcome(runs: Sequence[SideRun]) -> str:
     """Say in one line what the sides of a run gave."""
     told = []
     for run in runs:
@@ -218,17 +175,14 @@ def print_sinks_report(console: Console, report: SinksReport) -> None:
         for row in rows:
             table.add_row(*(word.partition(" (")[0] for word in row[:5]))
         console.print(table, "")
-    for text, found, verdict in verdict_rows(report):
-        console.print(f"{verdict}: {text}: {found}")
-    for run in report.errors:
-        console.print(f"FAILED {run.cell} round {run.round} {_who(report, run)}: {run.error}")
+    print_verdicts(console, verdict_rows(report))
+    print_failed(console, report.errors, lambda run: _who(report, run))
 
 
 def sinks_markdown(report: SinksReport) -> str:
     lines = head_lines(report, "Sinks")
     if rows := verdict_rows(report):
-        lines += table_head(("target", "median (min to max)", ""))
-        lines += [*map(table_line, rows), ""]
+        lines += [*verdict_lines(rows), ""]
     lines += ["![sinks](sinks.svg)", "", *machine_lines(report, "sinks")]
     batches = [cell for cell in report.cells if isinstance(cell, BatchCell)]
     costs = [cell for cell in report.cells if isinstance(cell, CostCell)]
@@ -271,8 +225,8 @@ def _batch_row(report: SinksReport, cell: BatchCell, side: str) -> list[str]:
     ratios = ["", ""]
     if side not in cell.alone:
         ratios = [spread_text(report.to_alone(cell, side, how), 2) for how in (max, sum)]
-    shown = (figure.shown(report.spread(cell, side, figure)) for figure in BATCH_FIGURES)
-    return [cell.sides[side], TOOK.shown(report.spread(cell, side, TOOK)), *ratios, *shown]
+    shown = (report.shown(cell, side, figure) for figure in BATCH_FIGURES)
+    return [cell.sides[side], report.shown(cell, side, TOOK), *ratios, *shown]
 
 
 def _cost_columns() -> tuple[str, ...]:
@@ -283,7 +237,7 @@ def _cost_columns() -> tuple[str, ...]:
 def _cost_row(report: SinksReport, cell: CostCell, side: str) -> list[str]:
     cpu, end = report.costs(cell, side), report.ends(cell, side)
     ratio = "" if side == WITHOUT else spread_text(report.cost_ratio(cell, side), 2)
-    shown = (figure.shown(report.spread(cell, side, figure)) for figure in COST_FIGURES)
+    shown = (report.shown(cell, side, figure) for figure in COST_FIGURES)
     return [
         cell.sides[side],
         *(spread_text(Spread.of(some.values())) for some in (cpu, end)),
@@ -293,10 +247,10 @@ def _cost_row(report: SinksReport, cell: CostCell, side: str) -> list[str]:
 
 
 def _ran(report: SinksReport, cell: SinksCell, figure: Figure) -> list[str]:
-    return [side for side in cell.sides if report.spread(cell, side, figure)]
+    return [side for side in cell.sides if report.spread(cell, side, figure.name)]
 
 
-def _who(report: SinksReport, run: SinksRun) -> str:
+def _who(report: SinksReport, run: SideRun) -> str:
     titles = {cell.key: cell.sides for cell in report.cells}
     return titles.get(run.cell, {}).get(run.side, "all sides")
 
@@ -311,12 +265,8 @@ def write_sinks_report(report: SinksReport, directory: Path) -> None:
 
 
 def _bars(report: SinksReport, cell: SinksCell) -> list[Bar]:
-    bars = []
-    for side, title in cell.sides.items():
-        if isinstance(cell, CostCell):
-            found, digits = Spread.of(report.costs(cell, side).values()), CPU.digits
-        else:
-            found, digits = report.spread(cell, side, TOOK), TOOK.digits
-        if found:
-            bars.append(Bar(side, title, found.median, found.low, found.high, digits))
-    return bars
+    if isinstance(cell, CostCell):
+        return bars_of(
+            cell.sides, lambda side: Spread.of(report.costs(cell, side).values()), CPU.digits
+        )
+    return bars_of(cell.sides, lambda side: report.spread(cell, side, TOOK.name), TOOK.digits)

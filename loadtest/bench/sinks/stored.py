@@ -18,7 +18,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from obstore.store import S3Store
 
 from devservers import S3Server
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 
 SAMPLES = 3
 ANSWER_TIMEOUT_S = 30.0

@@ -1,13 +1,10 @@
 """`bench-state`: what the state store of the crawls costs, and how it is laid out best."""
 
 import contextlib
-import sqlite3
-import tempfile
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from rich.console import Console
 
+from loadtest.bench.state.cells import COST_URLS, ONE_FILE, SEEN_BATCHES, WRITE_S, cells
 from loadtest.bench.state.measure import (
     SeenState,
     Values,
@@ -15,41 +12,22 @@ from loadtest.bench.state.measure import (
     measure_writers,
     seen_state,
 )
-from loadtest.lib.machine import facts, sync_ms
+from loadtest.bench.state.report import (
+    StateReport,
+    StateRun,
+    outcome,
+    print_state_report,
+    write_state_report,
+)
+from loadtest.lib.benchmark import Benchmark, Wanted
+from loadtest.lib.machine import basic_facts, sqlite_facts
+from loadtest.lib.options import Option, count
 from loadtest.lib.progress import do_all
+from loadtest.lib.runs import Step, in_turns
 
-# Of the facts about the machine, those that matter here.
-MACHINE = ("cores", "cpu", "memory", "system", "python")
-WRITERS = (1, 2, 4)
-WRITE_S = 4.0
-ONE_FILE, OWN_FILE = "one", "own"
-LAYOUTS = {ONE_FILE: "one file for all", OWN_FILE: "a file each"}
-COST_URLS = 200_000
-# For each shard, in a round.
-SEEN_BATCHES = 12
-
-
-@dataclass(frozen=True, slots=True)
-class StateRun:
-    """What one run gave, by the name of each number; with `error` set, there are none."""
-
-    cell: str
-    round: int
-    error: str | None = None
-    values: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StateStep:
-    """One run to be done."""
-
-    cell: str
-    round: int
-
-
-def cells(seen: int) -> list[str]:
-    shared = [f"writers/{number}/{layout}" for number in WRITERS for layout in LAYOUTS]
-    return [*shared, "costs", f"seen/{seen}"]
+SEEN_URLS = 5_000_000
+# Nothing is compared: the store alone is measured.
+STORE = "store"
 
 
 class StateBench:
@@ -60,10 +38,10 @@ class StateBench:
         self._opened = opened
         self._state: SeenState | None = None
 
-    def run(self, step: StateStep) -> StateRun:
+    def run(self, step: Step[str, str]) -> StateRun:
         return StateRun(step.cell, step.round, values=self._measure(step))
 
-    def _measure(self, step: StateStep) -> Values:
+    def _measure(self, step: Step[str, str]) -> Values:
         kind, _, rest = step.cell.partition("/")
         if kind == "writers":
             writers, _, layout = rest.partition("/")
@@ -75,28 +53,28 @@ class StateBench:
         return self._state.measure(step.round, SEEN_BATCHES)
 
 
-def run_state(console: Console, seen: int, rounds: int) -> tuple[list[StateRun], bool]:
-    """Do every run with a progress bar; return them and whether all were done."""
+def run(console: Console, wanted: Wanted[None]) -> StateReport:
+    rounds, seen = wanted.rounds, wanted.options.seen
+    chosen = cells(seen)
     with contextlib.ExitStack() as opened:
-        bench = StateBench(seen, opened)
-        return do_all(
+        done = do_all(
             console,
-            [StateStep(cell, number) for number in range(1, rounds + 1) for cell in cells(seen)],
+            list(in_turns(chosen, rounds, lambda _cell, _round: (STORE,))),
             label=lambda step: f"{step.cell}  round {step.round}/{rounds}",
-            run=bench.run,
+            run=StateBench(seen, opened).run,
             error=lambda run: run.error,
             result=outcome,
         )
+    return StateReport.of(wanted.machine, chosen, done)
 
 
-def outcome(run: StateRun) -> str:
-    return ", ".join(f"{name} {value:,.1f}" for name, value in run.values.items())
-
-
-def state_facts() -> dict[str, str]:
-    found = facts()
-    disk = sync_ms(Path(tempfile.gettempdir()))
-    return {name: found[name] for name in MACHINE} | {
-        "SQLite": sqlite3.sqlite_version,
-        "one page to disk": f"{disk:.2f} ms (median of fdatasync)",
-    }
+BENCHMARK = Benchmark(
+    name="state",
+    help="admit, claim and settle URLs in the state store, by several processes and among many",
+    rounds=3,
+    facts=lambda: basic_facts() | sqlite_facts(),
+    options=(Option("--seen", "URLs that are known (default %(default)s)", count, SEEN_URLS),),
+    run=run,
+    show=print_state_report,
+    write=write_state_report,
+)

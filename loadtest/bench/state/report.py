@@ -1,32 +1,21 @@
 """Show the runs of `bench-state`: on the terminal, in state.json, state.md and state.svg."""
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench.state.benchmark import LAYOUTS, ONE_FILE, OWN_FILE, WRITE_S, StateRun
+from loadtest.bench.state.cells import LAYOUTS, ONE_FILE, OWN_FILE, WRITE_S, kind_of, title_of
 from loadtest.bench.state.measure import BATCH, HOSTS, SETTLED_AT_ONCE, SHARDS, SMALL_BATCH
 from loadtest.bench.state.urls import KNOWN_SHARE, SAME_HOST_SHARE
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
+from loadtest.lib.figures import MIB, Figure
 from loadtest.lib.plot import Bar, Group, draw
+from loadtest.lib.report import Report
 from loadtest.lib.stats import Spread
-from loadtest.lib.tables import spread_text, table_head, table_line
-
-MIB = 2.0**20
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number of a run: its name there, how its column is titled, and in which unit."""
-
-    name: str
-    title: str
-    digits: int = 0
-    per_unit: float = 1.0
-
+from loadtest.lib.tables import table_head, table_line
 
 FIGURES = {
     "writers": (
@@ -87,40 +76,28 @@ HOW = textwrap.fill(
 
 
 @dataclass(frozen=True, slots=True)
-class StateReport:
-    """Everything that is written down about one benchmark."""
+class StateRun:
+    """What one run gave, by the name of each number; with `error` set, there are none."""
 
-    command: str
-    date: str
-    machine: dict[str, str]
-    runs: list[StateRun]
-    is_complete: bool
+    cell: str
+    round: int
+    error: str | None = None
+    values: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def errors(self) -> list[StateRun]:
-        return [run for run in self.runs if run.error]
 
-    def cells(self, kind: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class StateReport(Report[str, StateRun]):
+    def of_kind(self, kind: str) -> list[str]:
         return list(dict.fromkeys(run.cell for run in self.runs if kind_of(run.cell) == kind))
 
     def spread(self, cell: str, figure: Figure) -> Spread | None:
         return Spread.of(
-            run.values[figure.name] / figure.per_unit
-            for run in self.runs
-            if run.cell == cell and run.error is None
+            run.values[figure.name] for run in self.runs if run.cell == cell and run.error is None
         )
 
 
-def kind_of(cell: str) -> str:
-    return cell.partition("/")[0]
-
-
-def title_of(cell: str) -> str:
-    kind, _, rest = cell.partition("/")
-    if kind == "writers":
-        number, _, layout = rest.partition("/")
-        return f"{number} {'process' if number == '1' else 'processes'}, {LAYOUTS[layout]}"
-    return f"{int(rest):,} seen URLs" if kind == "seen" else "one process"
+def outcome(run: StateRun) -> str:
+    return ", ".join(f"{name} {value:,.1f}" for name, value in run.values.items())
 
 
 def print_state_report(console: Console, report: StateReport) -> None:
@@ -128,12 +105,9 @@ def print_state_report(console: Console, report: StateReport) -> None:
         table = Table(box=None, pad_edge=False)
         for index, column in enumerate(("median", *(figure.title for figure in figures))):
             table.add_column(column, justify="right" if index else "left")
-        for cell in report.cells(kind):
-            spreads = ((report.spread(cell, figure), figure.digits) for figure in figures)
-            table.add_row(
-                title_of(cell),
-                *(f"{one.median:,.{digits}f}" if one else "-" for one, digits in spreads),
-            )
+        for cell in report.of_kind(kind):
+            medians = (figure.median(report.spread(cell, figure)) for figure in figures)
+            table.add_row(title_of(cell), *medians)
         console.print(table, "")
 
 
@@ -141,7 +115,7 @@ def state_markdown(report: StateReport) -> str:
     lines = head_lines(report, "The state store of the crawls")
     lines += ["![the state store](state.svg)", "", HOW, "", *machine_lines(report, "state")]
     for kind, (title, text) in SECTIONS.items():
-        if report.cells(kind):
+        if report.of_kind(kind):
             lines += ["", f"## {title}", "", textwrap.fill(text, 100), "", *_table(report, kind)]
     lines += failed_lines(report, lambda run: title_of(run.cell))
     return "\n".join(lines) + "\n"
@@ -155,8 +129,8 @@ def write_state_report(report: StateReport, directory: Path) -> None:
 def _table(report: StateReport, kind: str) -> list[str]:
     figures = FIGURES[kind]
     lines = table_head(("median (min to max)", *(figure.title for figure in figures)))
-    for cell in report.cells(kind):
-        values = [spread_text(report.spread(cell, figure), figure.digits) for figure in figures]
+    for cell in report.of_kind(kind):
+        values = [figure.shown(report.spread(cell, figure)) for figure in figures]
         lines.append(table_line([title_of(cell), *values]))
     return lines
 
@@ -166,7 +140,7 @@ def _groups(report: StateReport) -> list[Group]:
     groups = []
     for figure in (FIGURES["writers"][0], FIGURES["writers"][3]):
         bars = []
-        for cell in report.cells("writers"):
+        for cell in report.of_kind("writers"):
             found = report.spread(cell, figure)
             layout = cell.rpartition("/")[2]
             if found:

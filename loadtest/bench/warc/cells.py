@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from loadtest.lib.runs import rotated
+
 DECODE, EXPORT = "decode", "export"
 BARE, OURS, CHECKED, PLAIN = "bare", "ours", "checked", "plain"
 TITLES = {
@@ -65,9 +67,7 @@ def plan_warc(size_mb: int, rounds: int, memory_mb: int) -> Iterator[WarcStep]:
     """In each round all sides of a work once, in rotated order; then the memory by size."""
     for round_number in range(1, rounds + 1):
         for work, sides in SIDES.items():
-            names = list(sides)
-            turn = round_number % len(names)
-            for side in (*names[turn:], *names[:turn]):
+            for side in rotated(list(sides), round_number):
                 yield WarcStep(work, side, round_number, size_mb)
     for share in MEMORY_SHARES if memory_mb else ():
         for work in SIDES:

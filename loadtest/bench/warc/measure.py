@@ -1,15 +1,13 @@
 """One run of `bench-warc`: a process of its own decodes or exports a file, and everything that came
 of it is checked."""
 
-import json
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from loadtest.bench.warc.cells import WarcOrder, WarcStep
 from loadtest.bench.warc.files import Made
-from loadtest.lab.lab import RunError
+from loadtest.lib.answering import answer_of, module_command
+from loadtest.lib.errors import RunError
 
 # Longer than a run can take.
 TIMEOUT_S = 600.0
@@ -40,14 +38,6 @@ def measure_warc(step: WarcStep, made: Made, directory: Path) -> WarcRun:
 
 
 def _measured(order: WarcOrder) -> dict[str, float]:
-    done = subprocess.run(
-        [sys.executable, "-m", "loadtest.bench.warc.handlers", json.dumps(order.to_dict())],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    if done.returncode:
-        raise RunError(done.stderr.strip()[-500:] or f"the process ended with {done.returncode}")
-    values: dict[str, float] = json.loads(done.stdout)
+    command = module_command("loadtest.bench.warc.handlers", order.to_dict())
+    values: dict[str, float] = answer_of(command, "the process", TIMEOUT_S)
     return values

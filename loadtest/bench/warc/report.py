@@ -4,15 +4,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from loadtest.bench.warc.cells import EXPORT, OURS, PEERS, SIDES, TARGETS, TITLES
 from loadtest.bench.warc.files import LARGEST_PAGE, SMALLEST_PAGE, Made
 from loadtest.bench.warc.measure import WarcRun
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
-from loadtest.lib.plot import Bar, Group, draw
+from loadtest.lib.plot import Bar, Group, bars_of, draw
+from loadtest.lib.report import Report
 from loadtest.lib.stats import Spread
 from loadtest.lib.tables import spread_text, table_head, table_line
+from loadtest.lib.terminal import print_failed, terminal_table
 
 COLUMNS = ("by", "MB/s of pages", "pages/s", "CPU µs/page", "peak MiB", "× the peer's rate")
 # What fits on a terminal of 80 columns: medians.
@@ -38,19 +39,8 @@ Archives of Common Crawl have about 1 GB; what `--size-mb 200` gives is in
 
 
 @dataclass(frozen=True, slots=True)
-class WarcReport:
-    """Everything that is written down about one benchmark."""
-
-    command: str
-    date: str
-    machine: dict[str, str]
-    files: list[Made]
-    runs: list[WarcRun]
-    is_complete: bool
-
-    @property
-    def errors(self) -> list[WarcRun]:
-        return [run for run in self.runs if run.error]
+class WarcReport(Report[Made, WarcRun]):
+    """Its cells are the files."""
 
     def values(self, work: str, side: str, name: str) -> dict[int, float]:
         """By round."""
@@ -95,9 +85,7 @@ def verdicts(report: WarcReport) -> list[str]:
 
 def print_warc_report(console: Console, report: WarcReport) -> None:
     for work in SIDES:
-        table = Table(title=TITLES[work], title_justify="left", box=None, pad_edge=False)
-        for index, column in enumerate(SHORT_COLUMNS):
-            table.add_column(column, justify="right" if index else "left", no_wrap=True)
+        table = terminal_table(SHORT_COLUMNS, title=TITLES[work])
         for title, *figures in _rows(report, work):
             table.add_row(title, *(figure.partition(" (")[0] for figure in figures))
         console.print(table, "")
@@ -106,14 +94,13 @@ def print_warc_report(console: Console, report: WarcReport) -> None:
         console.print(f"peak memory with {size} MB: {shown}")
     for line in verdicts(report):
         console.print(line)
-    for run in report.errors:
-        console.print(f"FAILED {run.cell} round {run.round} {run.side}: {run.error}")
+    print_failed(console, report.errors, lambda run: run.side)
 
 
 def markdown(report: WarcReport) -> str:
     lines = head_lines(report, "WARC in, Parquet out")
     lines += ["![Rates](warc.svg)", "", HOW, *machine_lines(report, "warc")]
-    for made in report.files[:1]:
+    for made in report.cells[:1]:
         ratio = made.payload_bytes / made.size
         lines += ["", f"The bodies are {ratio:.1f} times as long as the compressed file.", ""]
     for work in SIDES:
@@ -127,16 +114,13 @@ def markdown(report: WarcReport) -> str:
 
 
 def write_warc_report(report: WarcReport, directory: Path) -> None:
-    groups = []
-    for work, sides in SIDES.items():
-        bars = []
-        for side, title in sides.items():
-            found = report.spread(work, side, "mb_per_s")
-            if found:
-                bars.append(Bar(side, title, found.median, found.low, found.high))
-        groups.append(Group(TITLES[work], bars))
+    groups = [Group(TITLES[work], _bars(report, work)) for work in SIDES]
     picture = draw(groups, "MB of pages per second (more is better)", is_one_scale=False)
     write_document(report, directory, "warc", markdown=markdown(report), picture=picture)
+
+
+def _bars(report: WarcReport, work: str) -> list[Bar]:
+    return bars_of(SIDES[work], lambda side: report.spread(work, side, "mb_per_s"))
 
 
 def _rows(report: WarcReport, work: str) -> list[list[str]]:

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from loadtest.lab.lab import RunError
 from loadtest.lab.service_view import ask, read_figures, worst_lag_s
+from loadtest.lib.errors import RunError
 from loadtest.lib.processes import listening_port
 
 # The service's figures are renewed every five seconds: so none is missed.

@@ -28,8 +28,7 @@ from loadtest.bench.worker.cells import (
 )
 from loadtest.bench.worker.lag_watch import LagWatch
 from loadtest.lab.consumers import QUEUE, Consumer, ours
-from loadtest.lab.faktory_wire import WireError
-from loadtest.lab.lab import LABS, PausingLab, RunError
+from loadtest.lab.lab import LABS, PausingLab
 from loadtest.lab.measure import (
     MIN_WINDOW_S,
     CpuMeter,
@@ -46,6 +45,7 @@ from loadtest.lab.producer import Producer
 from loadtest.lab.pusher import Order
 from loadtest.lab.server_runs import ServerRun
 from loadtest.lab.service_view import children_of
+from loadtest.lib.errors import RunError, WireError
 from loadtest.lib.processes import Tree
 from loadtest.lib.profiling import FILE_VARIABLE, SIGNAL
 from loadtest.lib.prompted import Prompted

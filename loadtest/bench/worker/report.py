@@ -1,12 +1,10 @@
 """Show the runs of `bench-worker`: on the terminal, in worker.json, worker.md and worker.svg."""
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
 from loadtest.bench.worker.cells import (
     ONE_SERVICE,
@@ -26,15 +24,16 @@ from loadtest.lab.server_runs import (
     ServerReport,
     ServerRun,
     bar_groups,
-    failed_texts,
-    median_text,
     outcome,
     section_lines,
 )
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
+from loadtest.lib.figures import KIB, MIB
 from loadtest.lib.plot import draw
 from loadtest.lib.stats import Spread
-from loadtest.lib.tables import spread_text, table_head, table_line
+from loadtest.lib.tables import median_text, spread_text, table_head, table_line
+from loadtest.lib.targets import Target, Verdict, verdict_lines, verdicts
+from loadtest.lib.terminal import print_failed, print_verdicts, terminal_table
 
 LEAST_JOBS_PER_S = 9000
 MOST_LAG_MS = 50
@@ -42,16 +41,15 @@ MOST_UNEVENNESS = 0.20
 LEAST_OF_BARE_GAIN = 0.85
 PROFILE_ROWS = 10
 
-MIB, KIB = 2.0**20, 2.0**10
 RATE = Metric("jobs_per_s", "jobs/s", headline=", jobs/s")
 CPU = Metric("consumer_cpu_us", "service CPU µs/job", digits=1)
 BARE = Metric("bare_per_s", "times/s without a queue", headline=" without a queue, times/s")
 LAG = Metric("lag_p99_ms", "loop lag p99 ms", digits=1)
 COSTS = (
     Metric("server_cpu_us", "server CPU µs/job", digits=1),
-    Metric("rss_idle_bytes", "memory idle MiB", MIB),
-    Metric("rss_peak_bytes", "memory at most MiB", MIB),
-    Metric("slot_bytes", "memory per busy slot KiB", KIB, digits=1),
+    Metric("rss_idle_bytes", "memory idle MiB", per_unit=MIB),
+    Metric("rss_peak_bytes", "memory at most MiB", per_unit=MIB),
+    Metric("slot_bytes", "memory per busy slot KiB", per_unit=KIB, digits=1),
     Metric("busy_peak", "most jobs in hand"),
     Metric("sockets", "sockets"),
     Metric("window_s", "window s", digits=1),
@@ -144,21 +142,6 @@ that are called often look larger than they are. *uvloop and the kernel* is what
 others are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a number must reach in the median of the rounds."""
-
-    text: str
-    limit: float
-    found: Callable[[ServerReport], Spread | None]
-    is_most: bool = False
-    digits: int = 0
-
-    def verdict(self, found: Spread) -> str:
-        is_met = found.median <= self.limit if self.is_most else found.median >= self.limit
-        return "met" if is_met else "missed"
-
-
 def unevenness(report: ServerReport, server: str) -> Spread | None:
     """Return by how much the CPU per job of a number of slots is off the middle one of all numbers
     of slots at the most, round by round; a round that lacks one is left out."""
@@ -187,53 +170,43 @@ def _common_rounds(by_round: Iterable[Mapping[int, float]]) -> list[int]:
     return sorted(set.intersection(*(set(values) for values in by_round)))
 
 
-def _service_targets(cell: ServiceCell) -> tuple[Target, Target]:
+def _service_targets(cell: ServiceCell) -> tuple[Target[ServerReport], Target[ServerReport]]:
     what = f"{cell.slots:,} slots as {cell.processes} × {cell.slots_each:,}, 1 s jobs, broker"
     return (
         Target(
             f"{what}: at least {LEAST_JOBS_PER_S:,} jobs/s",
-            LEAST_JOBS_PER_S,
             lambda report: report.spread(cell, "broker", RATE),
+            least=LEAST_JOBS_PER_S,
+            digits=0,
         ),
         Target(
             f"{what}: loop lag p99 at most {MOST_LAG_MS} ms",
-            MOST_LAG_MS,
             lambda report: report.spread(cell, "broker", LAG),
-            is_most=True,
+            most=MOST_LAG_MS,
             digits=1,
         ),
     )
 
 
-TARGETS = (
+TARGETS: tuple[Target[ServerReport], ...] = (
     *_service_targets(ONE_SERVICE),
     *_service_targets(TWO_PROCESSES),
     Target(
         f"CPU per job from {min(SLOTS)} to {max(SLOTS):,} slots, broker: no further than "
         f"{MOST_UNEVENNESS * 100:.0f} % from the middle one",
-        MOST_UNEVENNESS,
         lambda report: unevenness(report, "broker"),
-        is_most=True,
-        digits=2,
+        most=MOST_UNEVENNESS,
     ),
     Target(
         f"gain of 2 processes ÷ that of a bare loop, broker: at least {LEAST_OF_BARE_GAIN}",
-        LEAST_OF_BARE_GAIN,
         lambda report: gain_of_bare(report, "broker", 2),
-        digits=2,
+        least=LEAST_OF_BARE_GAIN,
     ),
 )
 
 
-def target_rows(report: ServerReport) -> list[tuple[str, str, str]]:
-    """Return what was asked, what came out, and whether that is enough; nothing for what was not
-    run."""
-    found = ((target, target.found(report)) for target in TARGETS)
-    return [
-        (target.text, spread_text(value, target.digits), target.verdict(value))
-        for target, value in found
-        if value is not None
-    ]
+def target_rows(report: ServerReport) -> list[Verdict]:
+    return verdicts(report, TARGETS)
 
 
 def profile_rows(run: ServerRun) -> list[tuple[str, float]]:
@@ -254,16 +227,12 @@ def _is_profile(run: ServerRun) -> bool:
 
 
 def print_worker_report(console: Console, report: ServerReport) -> None:
-    table = Table(box=None, pad_edge=False)
-    for index, column in enumerate(("median", *SERVERS.values(), "rounds")):
-        table.add_column(column, justify="right" if index else "left", no_wrap=bool(index))
+    table = terminal_table(("median", *SERVERS.values(), "rounds"), wraps_first=True)
     for words in _summary_rows(report):
         table.add_row(*words)
     console.print(table, "")
-    for text, found, verdict in target_rows(report):
-        console.print(f"{verdict}: {text}: {found}")
-    for text in failed_texts(report):
-        console.print(text)
+    print_verdicts(console, target_rows(report))
+    print_failed(console, report.errors, lambda run: run.server)
 
 
 def _summary_rows(report: ServerReport) -> list[list[str]]:
@@ -283,8 +252,7 @@ def _summary_rows(report: ServerReport) -> list[list[str]]:
 def worker_markdown(report: ServerReport) -> str:
     lines = head_lines(report, "The worker service")
     if rows := target_rows(report):
-        lines += table_head(("target", "median (min to max)", ""))
-        lines += [*map(table_line, rows), ""]
+        lines += [*verdict_lines(rows), ""]
     lines += ["![the worker service](worker.svg)", ""]
     lines += table_head(("median", *SERVERS.values(), "rounds"))
     lines += [table_line(words) for words in _summary_rows(report)]

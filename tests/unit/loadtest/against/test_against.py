@@ -6,15 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.against.report import FIGURES, report_rows, write_against_report
+from loadtest.against.report import report_rows, write_against_report
 from loadtest.against.turns import NEW, OLD, AgainstReport, AgainstRun, plan_turns
-from loadtest.bench.broker.cells import AGAINST as BROKER_AGAINST
-from loadtest.one_run import MEASURES
+from loadtest.bench import benchmark_names, find_benchmark
+from loadtest.lib.benchmark import Against
+
+COMPARED = {
+    name: against for name in benchmark_names() if (against := find_benchmark(name).against)
+}
+BROKER = COMPARED["broker"]
 
 
 def report(runs: list[AgainstRun]) -> AgainstReport:
-    cells = {cell.key: cell.title for cell in BROKER_AGAINST}
-    return AgainstReport("command", "today", {}, "broker", cells, runs, is_complete=True)
+    cells = {cell.key: cell.title for cell in BROKER.cells}
+    return AgainstReport(
+        *("command", "today", {}, "broker", BROKER.figures), cells, runs, is_complete=True
+    )
 
 
 def drained(checkout: str, round_number: int, rate: float, cpu_us: float) -> AgainstRun:
@@ -26,8 +33,8 @@ def test_both_run_each_cell_right_after_each_other_and_each_is_first_as_often():
     steps = list(plan_turns(["a", "b"], 4))
     pairs = list(zip(steps[::2], steps[1::2], strict=True))
     assert all((one.cell, one.round) == (other.cell, other.round) for one, other in pairs)
-    assert all({one.checkout, other.checkout} == {NEW, OLD} for one, other in pairs)
-    assert Counter(one.checkout for one, _ in pairs) == {NEW: 4, OLD: 4}
+    assert all({one.side, other.side} == {NEW, OLD} for one, other in pairs)
+    assert Counter(one.side for one, _ in pairs) == {NEW: 4, OLD: 4}
 
 
 def test_rounds_are_compared_one_by_one_and_above_one_the_new_one_is_better():
@@ -58,10 +65,10 @@ def test_what_falls_short_is_said_and_failed_runs_are_listed(tmp_path: Path):
     assert [run["checkout"] for run in written["runs"]] == [OLD, NEW, OLD]
 
 
-def test_every_benchmark_that_can_be_run_has_figures_to_be_compared_by():
-    assert set(MEASURES) == set(FIGURES)
+def test_the_benchmarks_that_compare_revisions_are_these():
+    assert set(COMPARED) == {"broker", "ingest", "fetch", "crawl"}
 
 
-@pytest.mark.parametrize("benchmark", FIGURES)
-def test_the_first_figure_is_a_rate(benchmark):
-    assert not FIGURES[benchmark][0].is_less_better
+@pytest.mark.parametrize("against", COMPARED.values(), ids=COMPARED)
+def test_the_first_figure_is_a_rate(against: Against):
+    assert not against.figures[0].is_less_better

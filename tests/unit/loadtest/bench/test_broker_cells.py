@@ -51,7 +51,7 @@ def test_what_is_no_cell_is_refused(text):
 def test_both_servers_run_side_by_side_in_every_round_and_take_turns():
     cells = DEFAULT[:2]
     plan = plan_servers(dict.fromkeys(cells, tuple(SERVERS)), 2, is_planned)
-    steps = [(step.round, step.cell, step.server) for step in plan]
+    steps = [(step.round, step.cell, step.side) for step in plan]
     assert len(steps) == 8
     assert {(number, cell) for number, cell, _ in steps[::2]} == {
         (number, cell) for number, cell, _ in steps[1::2]
@@ -63,7 +63,7 @@ def test_both_servers_run_side_by_side_in_every_round_and_take_turns():
 def test_the_large_backlog_runs_once_and_with_the_broker_only():
     large = BacklogCell(LARGE_BACKLOG)
     steps = list(plan_servers({large: list(SERVERS)}, 3, is_planned))
-    assert [(step.server, step.round) for step in steps] == [("broker", 1)]
+    assert [(step.side, step.round) for step in steps] == [("broker", 1)]
 
 
 def test_only_the_consumers_that_take_part_are_built():

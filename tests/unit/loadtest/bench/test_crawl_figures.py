@@ -12,7 +12,7 @@ from loadtest.bench.crawl.figures import (
     manners,
     steady_means,
 )
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 from loadtest.web.oracle import Coverage
 from loadtest.web.politeness import NS, Visit, judge
 from loadtest.web.synthetic_web import Counts

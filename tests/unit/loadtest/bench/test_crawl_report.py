@@ -17,7 +17,6 @@ from loadtest.bench.crawl.cells import (
     CrawlCell,
     sides_of,
 )
-from loadtest.bench.crawl.measure import CrawlRun
 from loadtest.bench.crawl.report import (
     COSTS,
     CRAWLED,
@@ -32,32 +31,33 @@ from loadtest.bench.crawl.report import (
     verdict_rows,
     write_crawl_report,
 )
+from loadtest.lib.runs import SideRun
 
 FIGURES = (RATE, STEADY, PER_CPU, *CRAWLED, *SCALED, *COSTS)
 
 
 def run_of(
     cell: CrawlCell, round_number: int, side: str = OURS, error: str | None = None, **values: float
-) -> CrawlRun:
+) -> SideRun:
     all_values = {figure.name: 1.0 for figure in FIGURES} | values
-    return CrawlRun(cell.key, side, round_number, error, {} if error else all_values)
+    return SideRun(cell.key, side, round_number, error, {} if error else all_values)
 
 
-def report_of(runs: list[CrawlRun], *, is_complete: bool = True) -> CrawlReport:
+def report_of(runs: list[SideRun], *, is_complete: bool = True) -> CrawlReport:
     cells = (*CELLS, PYTHON_PROFILE, NATIVE_PROFILE)
     return CrawlReport(
         "python -m loadtest bench-crawl", "today", {"cores": "2"}, cells, runs, is_complete
     )
 
 
-def steady(round_number: int, *rates: float) -> list[CrawlRun]:
+def steady(round_number: int, *rates: float) -> list[SideRun]:
     return [
         run_of(cell, round_number, steady_pages_per_s=rate)
         for cell, rate in zip(SCALING, rates, strict=True)
     ]
 
 
-def verdicts(runs: list[CrawlRun]) -> list[tuple[str, str]]:
+def verdicts(runs: list[SideRun]) -> list[tuple[str, str]]:
     return [(found, verdict) for _, found, verdict in verdict_rows(report_of(runs))]
 
 
@@ -145,7 +145,7 @@ def test_a_run_is_told_in_one_line():
 def test_a_profile_shows_the_largest_shares_of_each_process():
     shares = {f"crawl: worker/x.py f{number}": number / 1000 for number in range(1, 31)}
     shares |= {"broker: broker/y.py g": 0.5, "parse: worker/pages/html.py extract": 0.25}
-    run = CrawlRun(PYTHON_PROFILE.key, OURS, 1, None, shares)
+    run = SideRun(PYTHON_PROFILE.key, OURS, 1, None, shares)
     text = crawl_markdown(report_of([run]))
     assert "| `broker/y.py g` | 50.0 % |" in text
     assert "| `worker/pages/html.py extract` | 25.0 % |" in text
@@ -155,7 +155,7 @@ def test_a_profile_shows_the_largest_shares_of_each_process():
 
 def test_libraries_and_native_functions_have_tables_of_their_own():
     shares = {"crawl: libc": 0.3, "crawl: libc :: malloc": 0.1, "crawl, other threads: libc": 1.0}
-    run = CrawlRun(NATIVE_PROFILE.key, OURS, 1, None, shares)
+    run = SideRun(NATIVE_PROFILE.key, OURS, 1, None, shares)
     text = crawl_markdown(report_of([run]))
     libraries, functions = text.index("| crawl, library"), text.index("| crawl, native function")
     assert libraries < text.index("| `libc` | 30.0 % |") < functions

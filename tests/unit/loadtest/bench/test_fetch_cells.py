@@ -4,8 +4,8 @@ import pytest
 
 from loadtest.bench.fetch.benchmark import plan_fetch
 from loadtest.bench.fetch.cells import CELLS, OURS, SIDES, FetchCell, FetchOrder, parse_fetch_cells
-from loadtest.bench.fetch.measure import FetchRun
 from loadtest.bench.fetch.report import FetchReport, markdown
+from loadtest.lib.runs import SideRun
 
 KEEP = FetchCell("http", "keep", "20k")
 
@@ -45,9 +45,9 @@ def test_a_page_is_right_only_with_its_own_path_and_whole():
 def test_the_page_compares_with_ours_round_by_round_and_tells_failures():
     values = {"cpu_us": 100.0, "pages_per_s": 5.0, "host_cpu_us": 0.0}
     runs = [
-        FetchRun(KEEP.key, OURS, 1, values=values),
-        FetchRun(KEEP.key, "httpx", 1, values=values | {"cpu_us": 250.0}),
-        FetchRun(KEEP.key, "aiohttp", 1, error="a wrong page"),
+        SideRun(KEEP.key, OURS, 1, values=values),
+        SideRun(KEEP.key, "httpx", 1, values=values | {"cpu_us": 250.0}),
+        SideRun(KEEP.key, "aiohttp", 1, error="a wrong page"),
     ]
     report = FetchReport("python -m loadtest bench-fetch", "now", {}, (KEEP,), runs, True)
     text = markdown(report)

@@ -6,30 +6,30 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from loadtest.bench.ingest.benchmark import outcome
 from loadtest.bench.ingest.cells import DEFAULT, SIDES, IngestCell, LoneCell, SingleCell, StreamCell
-from loadtest.bench.ingest.measure import IngestRun
 from loadtest.bench.ingest.report import (
     FIGURES,
     SECTIONS,
     IngestReport,
     ingest_markdown,
+    outcome,
     print_ingest_report,
     write_ingest_report,
 )
+from loadtest.lib.runs import SideRun
 
 SINGLE = SingleCell(64)
 
 
 def run_of(
     side: str, round_number: int, value: float, cell: IngestCell = SINGLE, error: str | None = None
-) -> IngestRun:
+) -> SideRun:
     values = {} if error else {figure.name: value for figure in FIGURES}
-    return IngestRun(cell.key, side, round_number, error, values)
+    return SideRun(cell.key, side, round_number, error, values)
 
 
 def report_of(
-    runs: list[IngestRun], cells: tuple[IngestCell, ...] = (SINGLE,), *, is_complete: bool = True
+    runs: list[SideRun], cells: tuple[IngestCell, ...] = (SINGLE,), *, is_complete: bool = True
 ) -> IngestReport:
     command = "python -m loadtest bench-ingest"
     return IngestReport(command, "today", {"cores": "2"}, cells, runs, is_complete)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadtest.bench.consumer.benchmark import plan
+from loadtest.bench.consumer.drains import plan
 from loadtest.bench.network.cells import (
     CONTENDERS,
     NETWORK,
@@ -68,6 +68,6 @@ def test_all_contenders_run_in_every_cell_and_round_and_take_turns():
     groups = [steps[at : at + 3] for at in range(0, len(steps), 3)]
     for group in groups:
         assert len({(step.cell, step.round) for step in group}) == 1
-        assert {step.consumer.name for step in group} == set(CONTENDERS)
-    first_of_cell = {group[0].consumer.name for group in groups if group[0].cell == NETWORK[0]}
+        assert {step.side.name for step in group} == set(CONTENDERS)
+    first_of_cell = {group[0].side.name for group in groups if group[0].cell == NETWORK[0]}
     assert first_of_cell == set(CONTENDERS)

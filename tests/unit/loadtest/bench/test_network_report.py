@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from loadtest.bench.consumer.report import Report
+from loadtest.bench.consumer.report import DrainReport
 from loadtest.bench.network.cells import CONTENDERS, NETWORK
 from loadtest.bench.network.report import (
     BUSY_MARK,
@@ -47,13 +47,13 @@ def run_of(
 
 def report_of(
     runs: list[Run], cells: tuple[Cell, ...] = (CELL,), *, is_complete: bool = True
-) -> Report:
+) -> DrainReport:
     machine = {"cores": "2", "cpu": "some cpu", "Faktory": "1.10.0"}
     command = "python -m loadtest bench-network"
-    return Report(command, "today", machine, cells, runs, is_complete)
+    return DrainReport(command, "today", machine, cells, runs, is_complete)
 
 
-def summary_of(report: Report) -> list[str]:
+def summary_of(report: DrainReport) -> list[str]:
     lines = network_section(report)
     row = next(line for line in lines if line.startswith("| 50 ms"))
     return [word.strip() for word in row.strip("|").split("|")]

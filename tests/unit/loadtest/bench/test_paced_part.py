@@ -4,8 +4,8 @@ import pytest
 
 from loadtest.bench.worker.cells import PACE_JOBS_PER_S
 from loadtest.bench.worker.measure import PACED_SETTLE_S, paced_part
-from loadtest.lab.lab import RunError
 from loadtest.lab.measure import Sample
+from loadtest.lib.errors import RunError
 
 
 def samples_at(jobs_per_s: float, until_s: float, job_s: float = 1.0) -> list[Sample]:

@@ -21,7 +21,6 @@ from loadtest.bench.sinks.cells import (
     CostCell,
     SinksCell,
 )
-from loadtest.bench.sinks.measure import SinksRun
 from loadtest.bench.sinks.report import (
     BATCH_FIGURES,
     COST_FIGURES,
@@ -35,15 +34,16 @@ from loadtest.bench.sinks.report import (
     verdict_rows,
     write_sinks_report,
 )
+from loadtest.lib.runs import SideRun
 
 
-def run_of(cell: SinksCell, side: str, round_number: int, **values: float) -> SinksRun:
+def run_of(cell: SinksCell, side: str, round_number: int, **values: float) -> SideRun:
     figures = (CPU, END, *COST_FIGURES) if isinstance(cell, CostCell) else (TOOK, *BATCH_FIGURES)
     all_values = {figure.name: 1.0 for figure in figures} | values
-    return SinksRun(cell.key, side, round_number, None, all_values)
+    return SideRun(cell.key, side, round_number, None, all_values)
 
 
-def batches(cell: BatchCell, round_number: int, *times_ms: float) -> list[SinksRun]:
+def batches(cell: BatchCell, round_number: int, *times_ms: float) -> list[SideRun]:
     """Of the three sinks alone, all at once, and one after the other."""
     return [
         run_of(cell, side, round_number, ms=ms)
@@ -51,13 +51,13 @@ def batches(cell: BatchCell, round_number: int, *times_ms: float) -> list[SinksR
     ]
 
 
-def report_of(runs: list[SinksRun], *, is_complete: bool = True) -> SinksReport:
+def report_of(runs: list[SideRun], *, is_complete: bool = True) -> SinksReport:
     return SinksReport(
         "python -m loadtest bench-sinks", "today", {"cores": "2"}, CELLS, runs, is_complete
     )
 
 
-def verdicts(runs: list[SinksRun]) -> list[tuple[str, str]]:
+def verdicts(runs: list[SideRun]) -> list[tuple[str, str]]:
     return [(found, verdict) for _, found, verdict in verdict_rows(report_of(runs))]
 
 
@@ -107,7 +107,7 @@ def test_a_crawl_into_sinks_may_cost_three_tenths_more_with_the_end_of_the_sinks
 def test_what_was_not_run_or_has_nothing_to_compare_with_has_no_verdict():
     assert verdicts([]) == []
     assert verdicts([run_of(COST_PLAIN, WITH, 1), run_of(COST_PLAIN, WITHOUT, 2)]) == []
-    assert verdicts([SinksRun(MADE_UP.key, ALL, 1, "a record is missing")]) == []
+    assert verdicts([SideRun(MADE_UP.key, ALL, 1, "a record is missing")]) == []
 
 
 def test_the_page_shows_the_ratios_of_what_has_all_sinks():
@@ -135,8 +135,8 @@ def test_the_page_shows_what_each_sink_costs_and_what_of_it_the_end_is():
 
 def test_failed_runs_and_an_interruption_are_told():
     runs = [
-        SinksRun(SERVERS.key, ALL, 2, "s3 of parallel has 1 of 2"),
-        SinksRun(COST_PLAIN.key, WITH, 3, "not polite"),
+        SideRun(SERVERS.key, ALL, 2, "s3 of parallel has 1 of 2"),
+        SideRun(COST_PLAIN.key, WITH, 3, "not polite"),
     ]
     report = report_of(runs, is_complete=False)
     text = sinks_markdown(report)

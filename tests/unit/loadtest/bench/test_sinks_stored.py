@@ -3,7 +3,7 @@
 import pytest
 
 from loadtest.bench.sinks.stored import check_each_once
-from loadtest.lab.lab import RunError
+from loadtest.lib.errors import RunError
 
 
 def test_each_once_in_any_order_is_right():

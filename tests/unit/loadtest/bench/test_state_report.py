@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from loadtest.bench.state.benchmark import StateRun, cells
+from loadtest.bench.state.cells import cells, kind_of, title_of
 from loadtest.bench.state.measure import measure_costs, measure_writers, seen_state
-from loadtest.bench.state.report import FIGURES, StateReport, kind_of, state_markdown, title_of
+from loadtest.bench.state.report import FIGURES, StateReport, StateRun, state_markdown
 from loadtest.bench.state.urls import KNOWN_SHARE, Links
 
 
@@ -13,7 +13,7 @@ def names(kind: str) -> set[str]:
 
 
 def report(runs: list[StateRun]) -> StateReport:
-    return StateReport("a command", "today", {"cores": "2"}, runs, is_complete=True)
+    return StateReport("a command", "today", {"cores": "2"}, cells(100), runs, is_complete=True)
 
 
 def test_the_page_shows_the_median_and_the_range_of_every_cell():

@@ -65,7 +65,7 @@ def test_the_servers_of_a_cell_take_turns_and_a_profile_is_taken_once_from_the_b
     cell = SlotsCell("noop", 500)
     matrix: Matrix = {cell: BOTH, PROFILE: BOTH}
     steps = list(plan_servers(matrix, 2, is_planned))
-    assert [(step.cell, step.round, step.server) for step in steps] == [
+    assert [(step.cell, step.round, step.side) for step in steps] == [
         (cell, 1, "broker"),
         (cell, 1, "faktory"),
         (PROFILE, 1, "broker"),

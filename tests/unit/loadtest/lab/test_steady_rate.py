@@ -2,8 +2,8 @@
 
 import pytest
 
-from loadtest.lab.lab import RunError
 from loadtest.lab.measure import Sample, steady_rate
+from loadtest.lib.errors import RunError
 
 
 def samples_of(*points: tuple[float, int, int]) -> list[Sample]:
