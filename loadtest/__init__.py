@@ -1,0 +1,1 @@
+"""The load test and the benchmarks of the repository: `python -m loadtest`."""

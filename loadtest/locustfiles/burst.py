@@ -5,7 +5,7 @@ locust -f loadtest/locustfiles/jobs.py,loadtest/locustfiles/burst.py --headless 
 
 from locust import LoadTestShape
 
-from loadtest.bursts import users_at
+from loadtest.load.bursts import users_at
 
 
 class Burst(LoadTestShape):

@@ -4,7 +4,7 @@
 
 `python -m loadtest run` starts it with everything that it needs beside it. LOADTEST_API_KEY is the
 key of a service that wants one. With LOADTEST_LEDGER every answer is written down, and the jobs
-that a worker with loadtest.run_handlers has done are among the figures.
+that a worker with loadtest.load.handlers has done are among the figures.
 """
 
 import os
@@ -19,8 +19,8 @@ from locust import FastHttpUser, events, task
 from locust.env import Environment
 from locust.stats import CSV_STATS_INTERVAL_SEC, RequestStats
 
-from loadtest.answers import told_of_lines, told_of_list, told_of_single
-from loadtest.ledger import (
+from loadtest.load.answers import told_of_lines, told_of_list, told_of_single
+from loadtest.load.ledger import (
     ANSWERS_SUFFIX,
     DIRECTORY_VARIABLE,
     Answer,

@@ -1,6 +1,6 @@
 """The PyPI package `faktory` as a consumer: one socket, a pool of threads.
 
-Run as a script by loadtest/consumers.py; FAKTORY_URL names the server.
+Run as a script by loadtest/lab/consumers.py; FAKTORY_URL names the server.
 """
 
 import argparse

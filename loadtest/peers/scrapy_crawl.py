@@ -1,8 +1,8 @@
 """Crawl the synthetic web with Scrapy, as bench-crawl wants it: robots.txt obeyed, links followed
 within the web, each page once. Prints its figures as JSON.
 
-Run as a script by loadtest/crawl_peers.py. The settings are those that Scrapy's own guide to broad
-crawls names, and none that would slow it down.
+Run as a script by loadtest/bench/crawl/peers.py. The settings are those that Scrapy's own guide to
+broad crawls names, and none that would slow it down.
 """
 
 import argparse

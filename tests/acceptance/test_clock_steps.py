@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from devservers import BrokerServer, SettableClock
-from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.spec import LimitSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.faktory.client import Client

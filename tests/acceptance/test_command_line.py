@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from tests.support.cli_command import RunningCli, processes_in, run_cli
 from tests.support.waiting import eventually
 

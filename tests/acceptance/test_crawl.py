@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from devservers import BrokerServer
-from loadtest.politeness import NS
-from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.web.politeness import NS
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.spec import LimitSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from tests.conftest import StartWorker

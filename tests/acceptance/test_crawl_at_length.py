@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from devservers import BrokerServer
-from loadtest.crawl_figures import Visited, check_counters, check_coverage
-from loadtest.politeness import NS
-from loadtest.synthetic_web import SyntheticWeb, WebSpec, host_name
+from loadtest.bench.crawl.figures import Visited, check_counters, check_coverage
+from loadtest.web.politeness import NS
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec, host_name
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import STATE_COUNTERS
 from manyhands.shared.urls import registrable_domain

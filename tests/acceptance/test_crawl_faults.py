@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from devservers import BrokerServer
-from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.states import CrawlState
 from tests.acceptance.scale import CRAWL_HOSTS, CRAWL_KILL_EVERY_S, CRAWL_KILLS, CRAWL_PAGES
 from tests.conftest import StartWorker

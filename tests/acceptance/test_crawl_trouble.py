@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devservers import BrokerServer
-from loadtest.synthetic_web import NETWORK
+from loadtest.web.synthetic_web import NETWORK
 from manyhands.api.crawls.model import CrawlView, ErrorView
 from manyhands.api.crawls.service import open_desk
 from manyhands.shared.crawl.spec import LimitSpec, ScopeSpec

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from devservers import BrokerServer
-from loadtest.consumers import build_go_peer, build_node_peer, build_rust_peer
+from loadtest.lab.consumers import build_go_peer, build_node_peer, build_rust_peer
 from tests.acceptance.scale import PAIR_JOBS
 from tests.integration.test_interop import BUILD_TIMEOUT_S, built, running
 from tests.support.broker_state import BrokerState

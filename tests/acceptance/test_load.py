@@ -11,11 +11,11 @@ import pytest
 from devservers import BrokerServer, FaktoryServer
 from devservers.processes import wait_until
 from devservers.protocol_server import ProtocolServer
-from loadtest.faktory_wire import FaktoryWire
-from loadtest.ingest_measure import JOB
-from loadtest.poster import FORM, Post, build_poster, post
-from loadtest.stand import USERS, Load, Stand
-from loadtest.verdict import Verdict, judge
+from loadtest.bench.ingest.measure import JOB
+from loadtest.bench.ingest.poster import FORM, Post, build_poster, post
+from loadtest.lab.faktory_wire import FaktoryWire
+from loadtest.load.stand import USERS, Load, Stand
+from loadtest.load.verdict import Verdict, judge
 from tests.acceptance.scale import (
     IS_PROOF,
     LOAD_FAULTS,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from devservers import BrokerServer, PostgresServer
-from loadtest.sinks_stored import check_each_once, parquet_urls, postgres_rows, warc_urls
-from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.bench.sinks.stored import check_each_once, parquet_urls, postgres_rows, warc_urls
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.worker.sinks.sinks import MOST_PENDING_BYTES
 from tests.acceptance.scale import (

@@ -19,7 +19,7 @@ import pytest
 
 from devservers.build import build
 from devservers.processes import Child
-from loadtest.measure import Sample, steady_rate
+from loadtest.lab.measure import Sample, steady_rate
 from manyhands.api.keys import new_key
 from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS
 from tests.acceptance.scale import IS_PROOF, SPLIT_JOBS, SPLIT_ROUND_TRIPS_MS

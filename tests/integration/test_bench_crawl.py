@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.crawl_cells import PYTHON_PROFILE, SIDES
-from loadtest.crawl_measure import measure_crawl
-from loadtest.crawl_profiles import LOOKED_AT, by_process
+from loadtest.bench.crawl.cells import PYTHON_PROFILE, SIDES
+from loadtest.bench.crawl.measure import measure_crawl
+from loadtest.bench.crawl.profiles import LOOKED_AT, by_process
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

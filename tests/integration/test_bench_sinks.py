@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from loadtest.sinks_cells import COST_SIDES, MADE_UP, SERVERS, WITHOUT
+from loadtest.bench.sinks.cells import COST_SIDES, MADE_UP, SERVERS, WITHOUT
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -9,12 +9,13 @@ import pytest
 
 from devservers import BrokerServer
 from devservers.processes import group_alive, wait_until
-from loadtest import worker_cells, worker_measure
-from loadtest.consumers import LEAST_CONNECTIONS, ours
-from loadtest.processes import Tree
-from loadtest.service_view import children_of
-from loadtest.worker_cells import PacedCell, ProfileCell
-from loadtest.worker_measure import bare_times_per_s, measure_worker
+from loadtest.bench.worker import cells as worker_cells
+from loadtest.bench.worker import measure as worker_measure
+from loadtest.bench.worker.cells import PacedCell, ProfileCell
+from loadtest.bench.worker.measure import bare_times_per_s, measure_worker
+from loadtest.lab.consumers import LEAST_CONNECTIONS, ours
+from loadtest.lab.service_view import children_of
+from loadtest.lib.processes import Tree
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

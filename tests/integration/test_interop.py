@@ -13,7 +13,8 @@ import faktory as pypi_faktory
 import pyfaktory
 import pytest
 
-from loadtest.consumers import CACHE, build_go_peer, build_rust_peer
+from loadtest.lab.consumers import build_go_peer, build_rust_peer
+from loadtest.lib.programs import CACHE
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.jobs import Job, new_jid
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.lab import RunError
-from loadtest.poster import JSON, Post, build_poster, post
+from loadtest.bench.ingest.poster import JSON, Post, build_poster, post
+from loadtest.lib.errors import RunError
 
 BODY = b'{"a": 1}'
 ACCEPTED = b"HTTP/1.1 202 Accepted\r\ncontent-type: text/plain\r\nContent-Length: 5\r\n\r\ntaken"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from devservers import BrokerServer
-from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from tests.conftest import StartWorker
 from tests.support.broker_command import run_broker
 from tests.support.crawling import HANDLERS, Crawling

@@ -12,7 +12,7 @@ import pytest
 
 from devservers import BrokerServer
 from devservers.api import ApiServer
-from loadtest.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.sqlite.database import PAGE_BYTES
 from manyhands.shared.crawl.store.sqlite.directory import open_reader, shard_file

@@ -10,10 +10,10 @@ import pycares
 import pytest
 
 from devservers.processes import wait_until
-from loadtest.crawl_peers import USER_AGENT, colly, scrapy
-from loadtest.politeness import judge
-from loadtest.synthetic_web import SyntheticWeb, WebSpec, host_address, host_name
-from loadtest.web_oracle import coverage
+from loadtest.bench.crawl.peers import USER_AGENT, colly, scrapy
+from loadtest.web.oracle import coverage
+from loadtest.web.politeness import judge
+from loadtest.web.synthetic_web import SyntheticWeb, WebSpec, host_address, host_name
 from tests.support.naive_crawler import AGENT, NaiveCrawler
 
 PLAIN = WebSpec(hosts=20, pages=200, size_bytes=8000)

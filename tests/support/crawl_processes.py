@@ -5,7 +5,7 @@ from pathlib import Path
 import psutil
 
 from devservers import BrokerServer
-from loadtest.crawl_cpu import peak_rss_bytes
+from loadtest.bench.crawl.cpu import peak_rss_bytes
 from tests.support.worker_process import WorkerUnderTest
 
 MIB = 1024 * 1024

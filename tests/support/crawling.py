@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from loadtest.politeness import Verdict, judge
-from loadtest.synthetic_web import SyntheticWeb
-from loadtest.web_oracle import Coverage, coverage
+from loadtest.web.oracle import Coverage, coverage
+from loadtest.web.politeness import Verdict, judge
+from loadtest.web.synthetic_web import SyntheticWeb
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Crawl

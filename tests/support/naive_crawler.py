@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 from protego import Protego
 
-from loadtest.synthetic_web import host_address
+from loadtest.web.synthetic_web import host_address
 from manyhands.shared.crawl.canonical import origin_of, page_key
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import Url, parse_url, resolve_reference

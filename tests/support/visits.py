@@ -1,6 +1,6 @@
 """Visits of a synthetic web, as its ledger has them: a second apart is polite."""
 
-from loadtest.politeness import NS, Visit
+from loadtest.web.politeness import NS, Visit
 
 AGENT = "Manyhands/1.0 (+mailto:me@example.org)"
 HOST, SISTER, STRANGER = "w0.site0.test", "w1.site0.test", "w3.site1.test"

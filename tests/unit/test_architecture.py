@@ -51,7 +51,16 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "broker": (("jobs",), ("store",), ("manager",), ("verbs",), ("server",), ("process",)),
     "api": (("problems",), ("intake",), ("batcher",), ("parts",), ("routes",), ("app",)),
     "cli": (("services",), ("watch",), ("crawl", "demo"), ("__main__",)),
+    "loadtest": (
+        ("lib",),
+        ("lab", "web", "against"),
+        ("load", "bench"),
+        ("locustfiles", "one_run"),
+        ("__main__",),
+    ),
 }
+# Benchmarks of which others use something; the rest know only themselves.
+LENDING_BENCHMARKS = {"consumer", "crawl"}
 # They are loaded by name, and may import what they like.
 LOADED_BY_NAME = "worker.handlers"
 MOST_MODULES_AT_THE_TOP = 8
@@ -70,11 +79,12 @@ def tree() -> ModuleTree:
 
 
 def worker_handlers(tree: ModuleTree) -> list[tuple[str, str]]:
-    """Modules of the load test that the worker loads by name."""
+    """Modules of the load test that the worker loads by name, or that measure its own functions in
+    a process of theirs: `handlers.py` of a folder, and no other."""
     return [
         (name, package)
         for name in tree.modules
-        if name.endswith("handlers")
+        if name.startswith("loadtest.") and name.endswith(".handlers")
         for package in ("worker", "manyhands")
     ]
 
@@ -91,7 +101,7 @@ def test_the_worker_is_known_only_to_handler_modules_of_the_load_test(tree):
         for found in tree.ours(module)
         if found.target.partition(".")[0] in ("worker", "manyhands")
     }
-    assert knowing <= {name for name, _ in worker_handlers(tree) if name.startswith("loadtest.")}
+    assert knowing == {name for name, _ in worker_handlers(tree)}
 
 
 def test_nobody_imports_the_tests(tree):
@@ -125,6 +135,33 @@ def test_every_module_of_the_worker_is_in_a_room(tree):
 
 def test_few_modules_stand_at_the_top_of_the_worker():
     assert len(list((ROOT / "worker").glob("*.py"))) <= MOST_MODULES_AT_THE_TOP
+
+
+def test_every_module_of_the_load_test_is_in_a_room(tree):
+    rooms = [f"loadtest.{room}" for level in ROOMS["loadtest"] for room in level]
+    outside = {
+        module.name
+        for module in tree.within("loadtest")
+        if not any(imports.is_within(module.name, room) for room in rooms)
+    }
+    assert outside == {"loadtest"}
+
+
+def test_benchmarks_are_named_by_nobody_and_know_few_of_each_other(tree):
+    bench = "loadtest.bench."
+    assert [
+        f"{module.name}:{found.line} imports {found.target}"
+        for module in tree.within("loadtest")
+        for found in tree.ours(module)
+        if found.target.startswith(bench)
+        and not may_know(module.name, found.target.removeprefix(bench).partition(".")[0])
+    ] == []
+
+
+def may_know(module: str, benchmark: str) -> bool:
+    own = f"loadtest.bench.{benchmark}"
+    is_a_benchmark = module.startswith("loadtest.bench.")
+    return imports.is_within(module, own) or (is_a_benchmark and benchmark in LENDING_BENCHMARKS)
 
 
 def test_handlers_need_nothing_that_runs_them(tree):
@@ -228,12 +265,12 @@ def test_an_exempt_module_may_import_what_it_is_exempt_for():
     made_up = ModuleTree(
         {
             "worker/__init__.py": "",
-            "loadtest/some_handlers.py": "from worker import job",
-            "loadtest/lab.py": "from worker import job",
+            "loadtest/bench/some/handlers.py": "from worker import job",
+            "loadtest/bench/some/other_handlers.py": "from worker import job",
         }
     )
     found = imports.package_violations(made_up, ALLOWED, worker_handlers(made_up))
-    assert found == ["loadtest.lab:1 imports worker"]
+    assert found == ["loadtest.bench.some.other_handlers:1 imports worker"]
 
 
 def test_a_package_without_a_rule_is_found():

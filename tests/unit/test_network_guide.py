@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from loadtest.guide import GUIDE
+from loadtest.lib.guide import GUIDE
 from manyhands.api import batcher
 from manyhands.api.app import CONNECTIONS as API_CONNECTIONS
 from manyhands.shared.faktory import connection, lanes

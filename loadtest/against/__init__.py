@@ -1,0 +1,1 @@
+"""`--against REVISION`: this checkout and another one, in turns."""

@@ -1,0 +1,1 @@
+"""Push to and drain from a real Faktory and the broker."""

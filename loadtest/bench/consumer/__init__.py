@@ -1,0 +1,1 @@
+"""Consumers of others and ours on a real Faktory."""

@@ -1,0 +1,1 @@
+"""The synthetic web, crawled by us and by others."""

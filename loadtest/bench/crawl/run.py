@@ -1,0 +1,224 @@
+"""One crawl of the synthetic web by our own processes: a broker and a worker service, started for
+it, and watched through the state store. No API: the crawl is written where the API would."""
+
+import json
+import os
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from devservers import BrokerServer
+from devservers.checkout import PRODUCT_PATH
+from devservers.processes import Child, wait_until
+from loadtest.bench.crawl.cells import CrawlCell
+from loadtest.bench.crawl.cpu import OTHER, Usage, peak_rss_bytes, usage_of
+from loadtest.bench.crawl.figures import Look, Visited, check_counters, check_coverage
+from loadtest.lab.service_view import ask, children_of
+from loadtest.lib.errors import RunError
+from loadtest.lib.processes import listening_port
+from loadtest.web.oracle import coverage
+from loadtest.web.politeness import judge
+from loadtest.web.synthetic_web import SyntheticWeb
+from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader
+from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.settings.names import VARIABLE_PREFIXES
+from manyhands.shared.urls import shard_of_url
+
+CONTACT = "bench@example.org"
+HANDLERS = "manyhands.worker.handlers.crawl,manyhands.worker.handlers.parse"
+# Beyond the deepest page of any web.
+MOST_DEPTH = 1000
+START_TIMEOUT_S = 60.0
+CRAWL_TIMEOUT_S = 600.0
+# From the moment that all is ready: what a start leaves behind is done.
+SETTLE_S = 1.0
+LOOK_S = 0.1
+LOG_TAIL = 500
+
+# Something that goes on while a crawl is done, made with the role of each process by its pid.
+Beside = Callable[[Mapping[int, str]], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Crawled:
+    """A crawl that has completed."""
+
+    counters: Mapping[str, int]
+    # From its creation to its end.
+    used: Usage
+    peak_rss_bytes: int
+    looks: list[Look]
+    ended_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlService:
+    """Broker and workers, ready to crawl."""
+
+    directory: Path
+    control: ControlStore
+    shards: int
+    broker_pid: int
+    workers: Child
+
+    def crawl(self, web: SyntheticWeb, beside: Beside) -> Crawled:
+        """All of it, from all front pages. Raises RunError if it does not complete."""
+        roots = (self.broker_pid, self.workers.pid)
+        roles = self._roles()
+        with beside(roles):
+            before = usage_of(roots, roles)
+            crawl = self._start(web)
+            looks = self._watch(crawl)
+            ended_at_s = time.monotonic()
+            used = usage_of(roots, roles).since(before)
+        return Crawled(self.counters(crawl), used, peak_rss_bytes(roots), looks, ended_at_s)
+
+    def end(self) -> float:
+        """As an operator ends it: by SIGTERM, so that sinks finish their files. The processor
+        seconds that it took. Raises RunError unless all was orderly."""
+        roles = self._roles()
+        before = usage_of((self.broker_pid, self.workers.pid), roles)
+        # Helpers of Python's own outlive the service: nobody is told what they used.
+        before_s = before.total_s - before.by_role.get(OTHER, 0.0)
+        ended_s = _used_by_ended_children_s()
+        self.workers.end()
+        if code := self.workers.wait_ended():
+            raise RunError(f"the worker service ended with {code}")
+        # Ours are told all that the service and its children have used since they started.
+        after_s = usage_of((self.broker_pid,), roles).total_s
+        return after_s + _used_by_ended_children_s() - ended_s - before_s
+
+    def counters(self, crawl: int) -> Mapping[str, int]:
+        generation = self.control.layout(self.shards).generation
+        totals: Counter[str] = Counter()
+        for shard in range(self.shards):
+            reader = open_reader(self.directory, generation, shard)
+            if reader is not None:
+                with closing(reader):
+                    totals.update(reader.counters(crawl))
+        return totals
+
+    def _roles(self) -> dict[int, str]:
+        port = listening_port(self.workers.pid)
+        if port is None:
+            raise RunError("the worker service does not listen")
+        status = json.loads(ask(port, "/status"))
+        children = {child["pid"]: child["process_type"] for child in status["service"]["children"]}
+        return {self.broker_pid: "broker", self.workers.pid: "supervisor"} | children
+
+    def _start(self, web: SyntheticWeb) -> int:
+        spec = CrawlSpec(
+            contact=CONTACT,
+            scope=ScopeSpec(max_depth=MOST_DEPTH),
+            politeness=PolitenessSpec(delay_s=0.0),
+        )
+        crawl, _ = self.control.create_crawl(spec, time.time(), None, b"")
+        by_shard: dict[int, list[str]] = {}
+        for url in web.seeds:
+            by_shard.setdefault(shard_of_url(url, self.shards), []).append(url)
+        self.control.add_seeds(crawl.id, by_shard)
+        self.control.all_seeds_added(crawl.id)
+        return crawl.id
+
+    def _watch(self, crawl: int) -> list[Look]:
+        looks: list[Look] = []
+        deadline_s = time.monotonic() + CRAWL_TIMEOUT_S
+        while not (found := self.control.crawl(crawl)).state.is_final:
+            if not self.workers.running():
+                raise RunError(f"the worker service ended with {self.workers.wait_ended()}")
+            if time.monotonic() > deadline_s:
+                raise RunError(f"the crawl did not end: {dict(self.counters(crawl))}")
+            figures = [member.figures for member in self.control.members()]
+            looks.append(
+                Look(
+                    time.monotonic(),
+                    sum(one.get("busy", 0) for one in figures),
+                    sum(one.get("ready", 0) for one in figures),
+                )
+            )
+            time.sleep(LOOK_S)
+        if found.state is not CrawlState.COMPLETED:
+            raise RunError(f"the crawl ended as {found.state}: {found.reason}")
+        return looks
+
+
+@contextmanager
+def crawl_service(
+    web: SyntheticWeb, cell: CrawlCell, directory: Path, settings: Mapping[str, str]
+) -> Iterator[CrawlService]:
+    """Started for this cell, and killed afterwards unless it has ended: without sinks nothing is
+    gained by an orderly end. `settings` are more variables of all its processes."""
+    state = directory / "state"
+    log = directory / "worker.log"
+    shards = CrawlSettings().shards
+    env = _inherited() | {
+        "PYTHONPATH": PRODUCT_PATH,
+        "WORKER_HTTP_BIND": "127.0.0.1:0",
+        "WORKER_HANDLERS": HANDLERS,
+        "WORKER_STAGES": cell.stages,
+        "CRAWL_STATE": str(state),
+        **web.worker_settings,
+        **settings,
+    }
+    with closing(open_control(state)) as control, BrokerServer(settings=settings) as broker:
+        control.layout(shards)
+        env["FAKTORY_URL"] = broker.url
+        workers = Child([sys.executable, "-m", "manyhands.worker"], log=log, env=env)
+        try:
+            wait_for_shards(control, workers, cell, shards)
+            time.sleep(SETTLE_S)
+            yield CrawlService(state, control, shards, broker.pid, workers)
+        except RunError as error:
+            raise RunError(f"{error}; its log ends: {workers.log_text()[-LOG_TAIL:]}") from error
+        finally:
+            workers.kill_all()
+
+
+def check_perfect(web: SyntheticWeb, crawled: Crawled) -> Visited:
+    """Raises RunError unless all was as a perfect crawl has it."""
+    visits = web.ledger()
+    check_coverage(coverage(web.perfect_crawl(), visits))
+    verdict = judge(visits, delay_s=0.0)
+    if not verdict.is_polite:
+        raise RunError(f"not polite: {verdict}")
+    check_counters(crawled.counters, web.counts())
+    return Visited.of(visits)
+
+
+def wait_for_shards(control: ControlStore, workers: Child, cell: CrawlCell, shards: int) -> None:
+    """Until every child takes jobs, and those that crawl have the same share of all shards."""
+
+    def is_ready() -> bool:
+        owned = Counter(lease.owner for lease in control.leases() if lease.is_live)
+        is_shared_out = len(owned) == cell.processes and owned.total() == shards
+        return (
+            is_shared_out
+            and max(owned.values()) - min(owned.values()) <= 1
+            and len(children_of(workers.pid)) == cell.children
+        )
+
+    if not wait_until(lambda: not workers.running() or is_ready(), START_TIMEOUT_S):
+        raise RunError("the workers were not ready in time")
+    if not workers.running():
+        raise RunError(f"the worker service ended with {workers.wait_ended()}")
+
+
+def _used_by_ended_children_s() -> float:
+    """Of this process, for which it has waited; and of those for which they have."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _inherited() -> dict[str, str]:
+    """Without the caller's own settings, which must not leak in."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIXES)
+    }

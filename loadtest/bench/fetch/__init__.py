@@ -1,0 +1,1 @@
+"""Pages fetched by us and by other clients."""

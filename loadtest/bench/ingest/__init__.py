@@ -1,0 +1,1 @@
+"""Jobs handed in over HTTP."""

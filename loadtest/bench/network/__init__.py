@@ -1,0 +1,1 @@
+"""What distance costs a consumer."""

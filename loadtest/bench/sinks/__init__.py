@@ -1,0 +1,1 @@
+"""Several sinks at once, and what they cost a crawl."""

@@ -1,0 +1,1 @@
+"""The state store of the crawls."""

@@ -1,0 +1,80 @@
+"""`bench-state`: what the state store of the crawls costs, and how it is laid out best."""
+
+import contextlib
+
+from rich.console import Console
+
+from loadtest.bench.state.cells import COST_URLS, ONE_FILE, SEEN_BATCHES, WRITE_S, cells
+from loadtest.bench.state.measure import (
+    SeenState,
+    Values,
+    measure_costs,
+    measure_writers,
+    seen_state,
+)
+from loadtest.bench.state.report import (
+    StateReport,
+    StateRun,
+    outcome,
+    print_state_report,
+    write_state_report,
+)
+from loadtest.lib.benchmark import Benchmark, Wanted
+from loadtest.lib.machine import basic_facts, sqlite_facts
+from loadtest.lib.options import Option, count
+from loadtest.lib.progress import do_all
+from loadtest.lib.runs import Step, in_turns
+
+SEEN_URLS = 5_000_000
+# Nothing is compared: the store alone is measured.
+STORE = "store"
+
+
+class StateBench:
+    """State: the files with many seen keys, which are made once for all rounds."""
+
+    def __init__(self, seen: int, opened: contextlib.ExitStack) -> None:
+        self._seen = seen
+        self._opened = opened
+        self._state: SeenState | None = None
+
+    def run(self, step: Step[str, str]) -> StateRun:
+        return StateRun(step.cell, step.round, values=self._measure(step))
+
+    def _measure(self, step: Step[str, str]) -> Values:
+        kind, _, rest = step.cell.partition("/")
+        if kind == "writers":
+            writers, _, layout = rest.partition("/")
+            return measure_writers(int(writers), layout == ONE_FILE, WRITE_S)
+        if kind == "costs":
+            return measure_costs(COST_URLS)
+        if self._state is None:
+            self._state = self._opened.enter_context(seen_state(self._seen))
+        return self._state.measure(step.round, SEEN_BATCHES)
+
+
+def run(console: Console, wanted: Wanted[None]) -> StateReport:
+    rounds, seen = wanted.rounds, wanted.options.seen
+    chosen = cells(seen)
+    with contextlib.ExitStack() as opened:
+        done = do_all(
+            console,
+            list(in_turns(chosen, rounds, lambda _cell, _round: (STORE,))),
+            label=lambda step: f"{step.cell}  round {step.round}/{rounds}",
+            run=StateBench(seen, opened).run,
+            error=lambda run: run.error,
+            result=outcome,
+        )
+    return StateReport.of(wanted.machine, chosen, done)
+
+
+BENCHMARK = Benchmark(
+    name="state",
+    help="admit, claim and settle URLs in the state store, by several processes and among many",
+    rounds=3,
+    facts=lambda: basic_facts() | sqlite_facts(),
+    options=(Option("--seen", "URLs that are known (default %(default)s)", count, SEEN_URLS),),
+    run=run,
+    show=print_state_report,
+    write=write_state_report,
+)

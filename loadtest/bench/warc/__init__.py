@@ -1,0 +1,1 @@
+"""Archives decoded and exported."""

@@ -1,0 +1,1 @@
+"""The worker service: its slots and its processes."""

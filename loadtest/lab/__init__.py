@@ -1,0 +1,1 @@
+"""Where consumers drain a server: servers, consumers, who pushes, and one measured drain."""

@@ -1,0 +1,1 @@
+"""The load test: Locust against API, server and worker, and a ledger of every job."""
