@@ -3,6 +3,7 @@
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,6 +107,26 @@ def test_make_knows_its_targets(command: Command) -> None:
     for line in command.text.strip().splitlines():
         target = line.split("#")[0].split()[1]
         subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_the_producer_of_the_readme_pushes_its_job(
+    broker_process: BrokerServer, api: ApiServer
+) -> None:
+    (shown,) = [
+        block.text
+        for block in doc_commands.blocks((ROOT / "README.md").read_text())
+        if block.language == "python" and not block.text.startswith("# jobs.py")
+    ]
+    for text, real in places(broker_process).items():
+        shown = shown.replace(text, real)
+    before = _waiting(api)
+    subprocess.run([sys.executable, "-c", shown], check=True, timeout=60)
+    assert _waiting(api) == before + 1
+
+
+def _waiting(api: ApiServer) -> int:
+    queues = httpx.get(f"{api.url}/queues", trust_env=False, timeout=20).json()
+    return sum(queue["size"] for queue in queues)
 
 
 def test_the_first_post_of_the_guide_is_accepted(api: ApiServer) -> None:
