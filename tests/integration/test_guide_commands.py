@@ -13,6 +13,7 @@ import pytest
 from devservers import BrokerServer
 from devservers.api import ApiServer
 from tests.support import doc_commands
+from tests.support.broker_state import BrokerState
 from tests.support.doc_commands import ROOT, Command
 from tests.support.waiting import eventually
 
@@ -109,9 +110,7 @@ def test_make_knows_its_targets(command: Command) -> None:
         subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
 
 
-def test_the_producer_of_the_readme_pushes_its_job(
-    broker_process: BrokerServer, api: ApiServer
-) -> None:
+def test_the_producer_of_the_readme_pushes_its_job(broker_process: BrokerServer) -> None:
     (shown,) = [
         block.text
         for block in doc_commands.blocks((ROOT / "README.md").read_text())
@@ -119,14 +118,10 @@ def test_the_producer_of_the_readme_pushes_its_job(
     ]
     for text, real in places(broker_process).items():
         shown = shown.replace(text, real)
-    before = _waiting(api)
+    broker = BrokerState(broker_process)
+    before = broker.info()["total_enqueued"]
     subprocess.run([sys.executable, "-c", shown], check=True, timeout=60)
-    assert _waiting(api) == before + 1
-
-
-def _waiting(api: ApiServer) -> int:
-    queues = httpx.get(f"{api.url}/queues", trust_env=False, timeout=20).json()
-    return sum(queue["size"] for queue in queues)
+    assert broker.info()["total_enqueued"] == before + 1
 
 
 def test_the_first_post_of_the_guide_is_accepted(api: ApiServer) -> None:
