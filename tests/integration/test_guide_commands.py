@@ -1,4 +1,5 @@
-"""Every command of README.md and docs/NETWORK_TUNING.md, as their readers type them."""
+"""Every command of README.md and docs/NETWORK_TUNING.md, and the services of two other pages, as
+their readers type them."""
 
 import re
 import signal
@@ -17,9 +18,16 @@ from tests.support.broker_state import BrokerState
 from tests.support.doc_commands import ROOT, Command
 from tests.support.waiting import eventually
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "NETWORK_TUNING.md")
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", DOCS / "NETWORK_TUNING.md")
+SERVICE_PAGES = (*PAGES, DOCS / "FETCHING.md", DOCS / "OPERATIONS.md")
 COMMANDS = [command for page in PAGES for command in doc_commands.commands(page)]
-SERVICES = [command for command in COMMANDS if command.is_service]
+SERVICES = [
+    command
+    for page in SERVICE_PAGES
+    for command in doc_commands.commands(page)
+    if command.is_service
+]
 # `make` installs and tests everything: its targets are run by CI, test_demo.py and by hand.
 MAKES = [command for command in COMMANDS if command.text.startswith("make ")]
 # They change this machine, start a server that these tests have already, or go out into the web.
