@@ -1,4 +1,4 @@
-"""What can be typed: the commands, their options, and examples of them."""
+"""The commands of `manyhands`, their options and examples."""
 
 import argparse
 from pathlib import Path
@@ -17,13 +17,13 @@ WITHIN = tuple(
 
 PROG = "manyhands"
 EPILOG = """
-The services by themselves, each with its settings as options (`manyhands worker --help`):
+single services, with their settings as options (`manyhands worker --help`):
   manyhands broker        a Faktory server in one process
-  manyhands api           takes jobs and crawls over HTTP
+  manyhands api           accepts jobs and crawls over HTTP
   manyhands worker        runs jobs
 
-Everything needs nothing but this machine: `demo` first, then `crawl` for a site of your own,
-`up` for a service that takes crawls and jobs over HTTP.
+Try `demo` first, then `crawl` with your own site. `up` runs a service that
+accepts crawls and jobs over HTTP. None of them needs anything but this machine.
 
 exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted
 """
@@ -37,18 +37,19 @@ examples:
   {prog} https://example.org --email me@example.org
   {prog} https://example.org --email me@example.org --max-pages 1000 --within domains \\
       --exclude '*/search?*' --output pages.ndjson
-  {prog} --state manyhands-data          goes on with what was interrupted there
+  {prog} --state manyhands-data          resume the crawl stored there
 
-robots.txt is obeyed, and one page at a time is fetched from a domain. Pages of your own network are
-not fetched unless ALLOW_NETS names it: ALLOW_NETS=127.0.0.0/8 {prog} http://localhost:8000 ...
+Obeys robots.txt and fetches one page at a time from each domain. To crawl your own
+network, name it in ALLOW_NETS:
+  ALLOW_NETS=127.0.0.0/8 {prog} http://localhost:8000 ...
 """
 UP_EXAMPLES = """
 examples:
   {prog}
   API_KEYS=... {prog} --dir /srv/crawls --api-bind 0.0.0.0:3000
 
-Settings come from the environment, as for the services themselves: WORKER_STAGES, FETCH_...,
-API_KEYS (docs/CONFIGURATION.md). The logs are in DIR/logs.
+The services read their settings from the environment: WORKER_STAGES, FETCH_...,
+API_KEYS and so on (docs/CONFIGURATION.md). Logs are in DIR/logs.
 """
 SUBMIT_EXAMPLES = """
 examples:
@@ -57,8 +58,8 @@ examples:
   {prog} --crawl 3 more-seeds.txt
   zcat jobs.ndjson.gz | {prog} -
 
-A line is a URL, a whole job {{"jobtype": ..., "args": ...}}, or the arguments of one (see --type).
-Packed files (gzip, zstd) are sent as they are.
+Each line is a URL, a job {{"jobtype": ..., "args": ...}}, or just its arguments
+(see --type). Compressed files (gzip, zstd) are sent as they are.
 """
 WARC_EXAMPLES = """
 examples:
@@ -66,9 +67,9 @@ examples:
   {prog} warc.paths.gz --prefix https://data.commoncrawl.org/
   {prog} warc.paths.gz --prefix s3://commoncrawl/ --export s3://bucket/tables
 
-Files whose names end in .paths, .txt, .list or .lst (also .gz, .zst) are lists: a WARC file in each
-line, a path or a URL. Relative paths without a prefix begin at the WARC_FILES of the worker, and so
-does the directory of an export; a worker reads no local files outside of it.
+Files ending in .paths, .txt, .list or .lst (also .gz, .zst) are lists with one WARC
+file, a path or a URL, per line. Relative paths without a prefix start at the worker's
+WARC_FILES, as does the directory of an export; a worker reads no other local files.
 """
 STATUS_EXAMPLES = """
 examples:
@@ -81,13 +82,13 @@ examples:
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=PROG,
-        description="Manyhands: crawls that are polite, wide and lose nothing.",
+        description="Manyhands: background jobs and polite web crawls that lose nothing.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_demo(_command(commands, "demo", "a crawl of a made-up web, live", DEMO_EXAMPLES))
-    _add_crawl(_command(commands, "crawl", "crawl a site, and end with it", CRAWL_EXAMPLES))
+    _add_demo(_command(commands, "demo", "crawl a made-up web, live", DEMO_EXAMPLES))
+    _add_crawl(_command(commands, "crawl", "crawl a site, then exit", CRAWL_EXAMPLES))
     _add_up(_command(commands, "up", "run all services until Ctrl-C", UP_EXAMPLES))
     _add_submit(_command(commands, "submit", "send a file of URLs or jobs", SUBMIT_EXAMPLES))
     _add_warc(_command(commands, "warc", "parse or export WARC files", WARC_EXAMPLES))
@@ -111,14 +112,18 @@ def _command(
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
     demo.description = (
-        "Start a broker, the API, workers and a made-up web on this machine, crawl that web, and\n"
-        "let it say how politely it was visited. All of it ends, and is removed, with the crawl."
+        "Start a broker, the API, workers and a made-up web on this machine, crawl that web\n"
+        "and report how politely it was visited. Everything is stopped and removed at the end."
     )
     demo.add_argument(
-        "--hosts", type=_demo_hosts, default=100, metavar="N", help="of the web (default 100)"
+        "--hosts", type=_demo_hosts, default=100, metavar="N", help="hosts in the web (default 100)"
     )
     demo.add_argument(
-        "--pages", type=_positive, default=2000, metavar="N", help="of all hosts (default 2000)"
+        "--pages",
+        type=_positive,
+        default=2000,
+        metavar="N",
+        help="pages on all hosts (default 2000)",
     )
     demo.add_argument(
         "--delay",
@@ -128,41 +133,41 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         help="seconds between two pages of a domain (default 0.1)",
     )
     demo.add_argument(
-        "--slots", type=_positive, default=200, metavar="N", help="pages at a time (default 200)"
+        "--slots", type=_positive, default=200, metavar="N", help="concurrent fetches (default 200)"
     )
 
 
 def _add_crawl(crawl: argparse.ArgumentParser) -> None:
     crawl.description = (
-        "Start a broker, the API and a worker on this machine, crawl from these URLs, write a\n"
-        "record of each page as a line of JSON, and end. Interrupted, it goes on next time."
+        "Start a broker, the API and a worker on this machine, crawl from these URLs and write\n"
+        "one line of JSON per page. After an interruption, the same command resumes the crawl."
     )
-    crawl.add_argument("urls", nargs="*", metavar="URL", help="where to start; none: go on")
+    crawl.add_argument("urls", nargs="*", metavar="URL", help="where to start; none: resume")
     crawl.add_argument(
         "--email",
         metavar="ADDRESS",
-        help="whom a site's owner can write to; sent with each request",
+        help="contact for the owners of sites; sent with every request",
     )
     crawl.add_argument(
         "--max-pages",
         type=_positive,
         default=DEFAULT_MAX_PAGES,
         metavar="N",
-        help=f"end after so many (default {DEFAULT_MAX_PAGES})",
+        help=f"stop after N pages (default {DEFAULT_MAX_PAGES})",
     )
     crawl.add_argument(
         "--within",
         choices=WITHIN,
         default="hosts",
-        help="follow links to: the hosts of the URLs (default), their domains with all hosts, "
-        "no page but the URLs themselves, anywhere",
+        help="which links to follow: on the same hosts (default), on the same domains, none "
+        "(fetch only the URLs given), or anywhere",
     )
     crawl.add_argument(
         "--max-depth",
         type=_count,
         default=ScopeSpec().max_depth,
         metavar="N",
-        help=f"links from a URL given here (default {ScopeSpec().max_depth})",
+        help=f"most links away from a start URL (default {ScopeSpec().max_depth})",
     )
     crawl.add_argument(
         "--delay",
@@ -176,32 +181,35 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="leave out URLs like this one; * stands for anything (may be repeated)",
+        help="skip URLs that match; * matches anything (repeatable)",
     )
     crawl.add_argument(
-        "--output", type=Path, metavar="FILE", help="of the records (default: in the state's DIR)"
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="where to write records (default: in the state DIR)",
     )
     crawl.add_argument(
         "--state",
         type=Path,
         default=DATA_DIRECTORY,
         metavar="DIR",
-        help=f"where the crawl is kept (default {DATA_DIRECTORY})",
+        help=f"where to store the crawl (default {DATA_DIRECTORY})",
     )
-    crawl.add_argument("--json", action="store_true", help="the summary as JSON, on stdout")
+    crawl.add_argument("--json", action="store_true", help="print the summary as JSON to stdout")
 
 
 def _add_up(up: argparse.ArgumentParser) -> None:
     up.description = (
-        "Run the broker, the API and the workers on this machine until Ctrl-C. Nothing is\n"
-        "restarted: if one of them ends, all do, with an error."
+        "Run the broker, the API and the workers on this machine until Ctrl-C. If one of them\n"
+        "exits, all stop with an error; nothing is restarted."
     )
     up.add_argument(
         "--dir",
         type=Path,
         default=DATA_DIRECTORY,
         metavar="DIR",
-        help=f"where jobs, crawls and records are kept (default {DATA_DIRECTORY})",
+        help=f"where to store jobs, crawls and records (default {DATA_DIRECTORY})",
     )
     up.add_argument(
         "--api-bind", metavar="HOST:PORT", help="where the API listens (default 127.0.0.1:3000)"
@@ -210,59 +218,68 @@ def _add_up(up: argparse.ArgumentParser) -> None:
 
 def _add_submit(submit: argparse.ArgumentParser) -> None:
     submit.description = (
-        "Send a file of any size, a line each, and tell which lines were refused and why."
+        "Send a file of any size, line by line, and report which lines were refused and why."
     )
-    submit.add_argument("file", metavar="FILE", help="- is what comes on stdin")
+    submit.add_argument("file", metavar="FILE", help="a file, or - for stdin")
     _add_api(submit)
     submit.add_argument(
         "--type",
         default="fetch",
         metavar="JOBTYPE",
-        help="what lines of JSON without a jobtype are the arguments of (default fetch)",
+        help="job type for lines of JSON that have none (default fetch)",
     )
     submit.add_argument(
         "--crawl",
         type=_positive,
         metavar="ID",
-        help="add the URLs to this crawl as seeds, instead of as jobs",
+        help="add the URLs to this crawl as seeds instead of queueing jobs",
     )
 
 
 def _add_warc(warc: argparse.ArgumentParser) -> None:
     warc.description = (
-        "Queue WARC and WAT files to be parsed: a record of each page goes to the worker's sinks.\n"
-        "Or export them, and WET files, to Parquet: a row for each record."
+        "Queue WARC and WAT files for parsing: one record per page goes to the worker's sinks.\n"
+        "With --export, write them (and WET files) to Parquet, one row per record."
     )
     warc.add_argument(
-        "files", nargs="+", metavar="FILE", help="a path, http(s):// or s3://; or a list of such"
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="a path, an http(s):// or s3:// URL, or a list of these",
     )
     _add_api(warc)
     warc.add_argument(
         "--prefix",
         default="",
         metavar="TEXT",
-        help="goes before relative paths in lists, such as https://data.commoncrawl.org/",
+        help="prepended to relative paths in lists, e.g. https://data.commoncrawl.org/",
     )
     warc.add_argument(
         "--export",
         metavar="DESTINATION",
-        help="write each as a Parquet file to this directory or s3://bucket/prefix, instead",
+        help="write each as a Parquet file to this directory or s3://bucket/prefix instead",
     )
 
 
 def _add_status(status: argparse.ArgumentParser) -> None:
     status.description = "Show the queues and the newest crawls, or one crawl in full."
-    status.add_argument("crawl", nargs="?", type=_positive, metavar="CRAWL", help="its number")
+    status.add_argument(
+        "crawl", nargs="?", type=_positive, metavar="CRAWL", help="number of a crawl"
+    )
     _add_api(status)
-    status.add_argument("--watch", action="store_true", help="again every second, until Ctrl-C")
-    status.add_argument("--json", action="store_true", help="as JSON, on stdout")
+    status.add_argument("--watch", action="store_true", help="refresh every second until Ctrl-C")
+    status.add_argument("--json", action="store_true", help="print JSON to stdout")
 
 
 def _add_api(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--api", type=_http_url, default=DEFAULT_URL, metavar="URL", help=f"default {DEFAULT_URL}"
+        "--api",
+        type=_http_url,
+        default=DEFAULT_URL,
+        metavar="URL",
+        help=f"the API (default {DEFAULT_URL})",
     )
-    command.add_argument("--key", metavar="KEY", help="the API key, if it wants one")
+    command.add_argument("--key", metavar="KEY", help="API key, if the API requires one")
 
 
 def _positive(text: str) -> int:

@@ -1,7 +1,7 @@
-"""Every setting of every service: what it means, its default, and what is refused.
+"""Every setting of every service: its meaning, its default, and which values are refused.
 
-A field's description is what `--help` and docs/CONFIGURATION.md say of it. Nothing is read here: a
-section that is made without values has its defaults.
+`--help` and docs/CONFIGURATION.md print a field's description. Nothing is read here: a section
+made without values has its defaults.
 """
 
 import re
@@ -71,28 +71,28 @@ class Section(BaseModel):
 
 
 class FaktorySettings(Section):
-    """Where the server is and how many connections this service may hold there."""
+    """Where the server is, and how many connections this service may open to it."""
 
     url: Url = Field(
         default=DEFAULT_FAKTORY_URL,
         repr=False,
-        description="tcp://:password@host:7419, or tcp+tls://…; the variable FAKTORY_PROVIDER may "
-        "name another one that holds it",
+        description="tcp://:password@host:7419 or tcp+tls://…; FAKTORY_PROVIDER may name another "
+        "variable that holds it",
     )
     ca_file: OptionalPath = Field(
-        default=None, description="CA certificate of a server that signs its own"
+        default=None, description="CA certificate, if the server's is signed by your own CA"
     )
     connections: int = Field(
         default=DEFAULT_CONNECTIONS,
         ge=3,
         le=1800,
-        description="sockets that this service may open",
+        description="most sockets this service opens to the server",
     )
     web_url: Url = Field(
         default="",
         repr=False,
-        description="the HTTP side of our broker, for the API; empty: http://, the host of "
-        "FAKTORY_URL, :7420",
+        description="HTTP address of our broker, for the API; empty: port 7420 of the host in "
+        "FAKTORY_URL",
     )
 
 
@@ -103,55 +103,53 @@ class WorkerSettings(Section):
         default=500,
         ge=1,
         le=100_000,
-        description="jobs at a time in each process: 50 local, 500 LAN, 1000 and more WAN",
+        description="concurrent jobs per process: 50 local, 500 LAN, 1000 or more WAN",
     )
     processes: int = Field(
-        default=1, ge=1, le=512, description="processes, each with so many jobs at a time"
+        default=1, ge=1, le=512, description="processes, each with WORKER_CONCURRENCY slots"
     )
     stages: str = Field(
         default="",
-        description="`fetch:2x500 parse:1x80`: for each stage processes and slots, instead of "
+        description="`fetch:2x500 parse:1x80`: processes x slots per stage, instead of "
         "WORKER_PROCESSES and WORKER_CONCURRENCY",
     )
     queues: str = Field(
         default="",
-        description="strict order `a,b`, or weights `a:3,b:1`; `fetch.*` is the queues of all "
-        "shards; empty: the queues of all job types that are registered",
+        description="strict order `a,b` or weights `a:3,b:1`; `fetch.*` means the queues of all "
+        "shards; empty: the queues of all registered job types",
     )
     handlers: str = Field(
         default="manyhands.worker.handlers.add",
-        description="modules with @job functions, comma separated",
+        description="modules with @job functions, separated by commas",
     )
-    shutdown_timeout: float = Field(
-        default=25.0, gt=0, description="seconds from SIGTERM to the exit"
-    )
+    shutdown_timeout: float = Field(default=25.0, gt=0, description="seconds from SIGTERM to exit")
     idle_fetches: int = Field(
-        default=4, ge=1, description="FETCHes kept outstanding on empty queues"
+        default=4, ge=1, description="FETCHes kept waiting at the server while queues are empty"
     )
     start_method: Literal["spawn", "forkserver", "fork"] = Field(
         default="spawn",
-        description="how processes are made; spawn is safe with threads, and sees new code when "
-        "they are replaced",
+        description="how processes start; spawn is safe with threads and picks up new code on "
+        "a restart",
     )
     hang_timeout: float = Field(
         default=120.0,
         gt=0,
-        description="seconds for which an event loop may stand still, without computing, before "
-        "its process is replaced",
+        description="seconds an event loop may stall without using CPU before its process is "
+        "replaced",
     )
     memory_limit_mb: int | None = Field(
         default=None,
         ge=1,
-        description="MiB that a process may use before it is drained and replaced; none: its "
-        "share of the container's limit",
+        description="MiB a process may use before it is drained and replaced; none: its share "
+        "of the container's limit",
     )
     http_bind: str = Field(
         default="127.0.0.1:7421",
-        description="host:port of /metrics, /healthz, /readyz and /status",
+        description="host:port for /metrics, /healthz, /readyz and /status",
     )
     cloudwatch: bool = Field(
         default=False,
-        description="write the figures to the log as CloudWatch embedded metrics, too",
+        description="also write metrics to stdout in CloudWatch's embedded format",
     )
     log_level: str = LOG_LEVEL
 
@@ -163,25 +161,25 @@ class WorkerSettings(Section):
 
 
 class BrokerSettings(Section):
-    """Where the broker listens, and how it keeps what it is given."""
+    """Where the broker listens and how it stores jobs."""
 
     bind: str = Field(default="127.0.0.1:7419", description="host:port for Faktory clients")
     http_bind: str = Field(
         default="127.0.0.1:7420",
         description="host:port for /stats, /health, /metrics, /sets/{scheduled,retries,dead}",
     )
-    data: Path = Field(default=Path("broker-data"), description="directory of the database")
+    data: Path = Field(default=Path("broker-data"), description="directory for the database")
     password: SecretStr = Field(
-        default=SecretStr(""), description="needed when it does not listen on loopback only"
+        default=SecretStr(""), description="required unless it listens on loopback only"
     )
     tls_cert: OptionalPath = Field(
-        default=None, description="PEM file; with it clients connect by tcp+tls://"
+        default=None, description="PEM file; clients then connect with tcp+tls://"
     )
-    tls_key: OptionalPath = Field(default=None, description="PEM file of the certificate's key")
+    tls_key: OptionalPath = Field(default=None, description="PEM file with the certificate's key")
     sync: Literal["full", "normal"] = Field(
         default="full",
-        description="full: answered pushes and ACKs survive a power loss; normal: they survive a "
-        "kill -9, but not a power loss",
+        description="full: answered pushes and ACKs survive a power loss; normal: they survive "
+        "kill -9 but not a power loss",
     )
     max_line_bytes: int = Field(
         default=64 * 1024 * 1024, ge=64 * 1024, description="longest command, in bytes"
@@ -189,8 +187,8 @@ class BrokerSettings(Section):
     memory_mb: int = Field(
         default=512,
         ge=128,
-        description="what the process may take, in MiB: some 100 for itself, four times the "
-        "longest command, and the rest for what clients make it hold",
+        description="MiB the process may use: about 100 for itself, four times the longest "
+        "command, and the rest for whatever clients make it hold",
     )
     log_level: str = LOG_LEVEL
 
@@ -212,23 +210,23 @@ class BrokerSettings(Section):
 
 
 class ApiSettings(Section):
-    """Where the ingest service listens, whom it lets in, and how much it takes at once."""
+    """Where the API listens, whom it lets in, and how much it accepts at once."""
 
     bind: str = Field(default="127.0.0.1:3000", description="host:port for HTTP clients")
-    processes: int = Field(default=1, ge=1, le=64, description="processes that share the port")
+    processes: int = Field(default=1, ge=1, le=64, description="processes sharing the port")
     keys: SecretStr = Field(
         default=SecretStr(""),
-        description="name:scopes:sha256, comma separated; needed off loopback. `none`: no keys "
-        "although it listens to others, because something else guards it; without keys only "
-        "requests to a Host of this machine are served",
+        description="name:scopes:sha256, separated by commas; required off loopback. `none`: no "
+        "keys even off loopback, because something else guards it. Without keys, only requests "
+        "whose Host names this machine are served",
     )
     rate_per_key: float = Field(
         default=0.0,
         ge=0,
-        description="jobs per second of each key, over all processes; 0 is no limit",
+        description="jobs per second for each key, over all processes; 0: no limit",
     )
     allow_unknown_types: bool = Field(
-        default=False, description="take job types that no model knows, too"
+        default=False, description="accept job types that have no model"
     )
     max_body_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1024, description="longest JSON list, in bytes"
@@ -254,16 +252,16 @@ class ApiSettings(Section):
 
 
 class BatchSettings(Section):
-    """How single jobs are gathered before they are pushed."""
+    """How single jobs are batched before they are pushed."""
 
-    max_size: int = Field(default=100, ge=1, le=1000, description="jobs of a batch")
+    max_size: int = Field(default=100, ge=1, le=1000, description="most jobs in a batch")
     max_delay_ms: float = Field(
         default=50,
         ge=0,
         le=60_000,
-        description="how long a job waits for others while a batch is under way, in ms",
+        description="milliseconds a job waits for others while another batch is in flight",
     )
-    auto_enabled: bool = Field(default=True, description="false: every job is pushed by itself")
+    auto_enabled: bool = Field(default=True, description="false: push every job on its own")
 
 
 def _dns_server(text: str) -> str:
@@ -273,22 +271,22 @@ def _dns_server(text: str) -> str:
 
 
 class FetchSettings(Section):
-    """What a fetch may take: seconds, bytes, redirects."""
+    """Limits of a fetch: seconds, bytes, redirects."""
 
     timeout_s: float = Field(
-        default=30.0, gt=0, le=3600, description="seconds for the whole fetch, redirects included"
+        default=30.0, gt=0, le=3600, description="seconds for the whole fetch, including redirects"
     )
     connect_timeout_s: float = Field(
         default=10.0,
         gt=0,
         le=3600,
-        description="seconds for DNS, connection and TLS of one request",
+        description="seconds for DNS, connect and TLS, per request",
     )
     first_byte_timeout_s: float = Field(
         default=15.0,
         gt=0,
         le=3600,
-        description="seconds from the request to the end of the answer's head",
+        description="seconds from the request to the end of the response headers",
     )
     read_timeout_s: float = Field(
         default=10.0, gt=0, le=3600, description="seconds of silence between two reads of a body"
@@ -296,28 +294,28 @@ class FetchSettings(Section):
     max_bytes: int = Field(
         default=10_000_000,
         ge=1,
-        description="bytes read of one page, before and after decompression; the rest stays unread",
+        description="most bytes read of a page, before and after decompression",
     )
     truncate_bytes: int = Field(
         default=2_000_000,
         ge=1,
         le=MAX_PARSED_BYTES,
-        description="bytes of a page that are parsed; links behind them are not seen",
+        description="bytes of a page that are parsed; links after them are missed",
     )
     in_flight_bytes: int = Field(
         default=128 * 1024 * 1024,
         ge=1,
-        description="bytes of pages that one process holds, from the first that is read until the "
-        "broker has them; at more of them reading waits, but for one page",
+        description="bytes of pages a process holds at once, until the broker has them; above "
+        "this, reading pauses for all pages but one",
     )
-    max_redirects: int = Field(default=5, ge=0, le=50, description="redirects in a row")
+    max_redirects: int = Field(default=5, ge=0, le=50, description="redirects followed in a row")
     user_agent: str = Field(
         default="Manyhands/0.1",
         pattern=r"^[\x21-\x7e][\x20-\x7e]*$",
-        description="what we say who we are; name a contact",
+        description="how we introduce ourselves; include a contact",
     )
     dns_servers: tuple[str, ...] = Field(
-        default=(), description="such as 127.0.0.1:5353,[::1]:53; without them the system's"
+        default=(), description="for example 127.0.0.1:5353,[::1]:53; none: the system's"
     )
 
     @field_validator("dns_servers", mode="before")
@@ -331,9 +329,9 @@ class FetchSettings(Section):
 
 
 class AllowSettings(Section):
-    """Networks to which a fetch may connect although they are not public."""
+    """Private networks that a fetch may connect to."""
 
-    nets: Networks = Field(default=(), description="such as 10.0.0.0/8,fd00::/8")
+    nets: Networks = Field(default=(), description="for example 10.0.0.0/8,fd00::/8")
 
     @field_validator("nets", mode="before")
     @classmethod
@@ -346,63 +344,63 @@ class AllowSettings(Section):
 
 
 class CrawlSettings(Section):
-    """How domains are spread over queues, and where crawls are kept: the same for the API and for
-    every worker."""
+    """How domains are spread over queues, and where crawls are stored. The API and every worker
+    must agree."""
 
     shards: int = Field(
         default=64, ge=1, le=1024, description="queues that fetch jobs are spread over, by domain"
     )
     state: OptionalPath = Field(
-        default=None, description="directory of the crawls' state; without it there are no crawls"
+        default=None, description="directory for the state of crawls; none: no crawls"
     )
     files: OptionalPath = Field(
-        default=None, description="directory of seed and exclusion files that a crawl may name"
+        default=None, description="directory of seed and exclusion files that crawls may use"
     )
     retry_s: float = Field(
         default=30.0,
         gt=0,
         le=3600,
-        description="seconds until a URL or a host is tried again after a failure, four times as "
-        "long then",
+        description="seconds before a failed URL or host is retried; each further wait is four "
+        "times as long",
     )
     limited_patience_s: float = Field(
         default=300.0,
         ge=0,
         le=30 * 86_400,
-        description="seconds for which a crawl with a limit (pages, bytes, time, a lower depth) "
-        "tries a host that cannot be reached or wants to be left alone",
+        description="seconds a crawl with a limit (pages, bytes, time, a lower depth) keeps "
+        "trying a host that is unreachable or asks us to wait",
     )
     patience_s: float = Field(
         default=21_600.0,
         ge=0,
         le=30 * 86_400,
-        description="the same of a crawl without a limit",
+        description="the same for a crawl without a limit",
     )
     lease_s: float = Field(
         default=5.0,
         ge=1,
         le=600,
-        description="seconds after which the shards of a worker that says nothing go to another",
+        description="seconds of silence after which a worker's shards go to another worker",
     )
 
 
 class SinksSettings(Section):
-    """Where records go: several places at once."""
+    """Where records go, to several places at once."""
 
     urls: SinkUrls = Field(
         default=(),
         repr=False,
-        description="such as jsonl:pages.ndjson,warc+s3://bucket/crawls,postgres://user:…@host/db; "
-        "a job is acknowledged when all of them have its records",
+        description="for example jsonl:pages.ndjson,warc+s3://bucket/crawls,"
+        "postgres://user:…@host/db; a job is acknowledged when all have its records",
     )
     parallel: bool = Field(
-        default=True, description="false: one place is written after the other, not all at once"
+        default=True, description="false: write to one sink after the other instead of all at once"
     )
     delay_s: float = Field(
         default=0.1,
         ge=0,
         le=10,
-        description="seconds for which a record waits for others that are written with it",
+        description="seconds a record waits for others to be written with",
     )
 
     @field_validator("urls", mode="before")
@@ -422,40 +420,39 @@ class SinksSettings(Section):
 
 
 class WarcSettings(Section):
-    """WARC files that jobs name, and exports of them."""
+    """Where jobs may read WARC files and write exports."""
 
     files: OptionalPath = Field(
         default=None,
-        description="directory below which local WARC files and exports may lie; none: no local "
-        "files",
+        description="directory for local WARC files and exports; none: no local files",
     )
     s3_sources: S3Prefixes = Field(
         default=(),
-        description="buckets and prefixes that jobs may read, such as s3://commoncrawl/crawl-data,"
-        "s3://mine; none: nothing of S3",
+        description="buckets and prefixes that jobs may read, for example "
+        "s3://commoncrawl/crawl-data,s3://mine; none: nothing on S3",
     )
     s3_destinations: S3Prefixes = Field(
         default=(),
-        description="buckets and prefixes that exports may be written to, in the same way",
+        description="buckets and prefixes that exports may be written to; none: nothing on S3",
     )
 
 
 class PressureSettings(Section):
-    """How full the queue that a stage fills may become before that stage is slowed."""
+    """How full a queue may get before the stage that fills it is slowed."""
 
     soft_jobs: int = Field(
-        default=20_000, ge=0, description="jobs that wait, from which on it is slowed"
+        default=20_000, ge=0, description="waiting jobs at which the stage is slowed"
     )
     hard_jobs: int = Field(
-        default=80_000, ge=1, description="jobs that wait, from which on it is stopped"
+        default=80_000, ge=1, description="waiting jobs at which the stage is stopped"
     )
     soft_bytes: int = Field(
-        default=512 * 1024 * 1024, ge=0, description="bytes of them, from which on it is slowed"
+        default=512 * 1024 * 1024, ge=0, description="waiting bytes at which the stage is slowed"
     )
     hard_bytes: int = Field(
         default=2 * 1024 * 1024 * 1024,
         ge=1,
-        description="bytes of them, from which on it is stopped",
+        description="waiting bytes at which the stage is stopped",
     )
 
     @model_validator(mode="after")
@@ -470,28 +467,29 @@ class PressureSettings(Section):
 
 
 class StageSettings(Section):
-    """A stage of WORKER_STAGES, where it is to differ from what its job type says."""
+    """Overrides for a stage in WORKER_STAGES."""
 
     weight: int = Field(
         default=1,
         ge=1,
         le=1000,
-        description="its share of the slots of a process that runs several stages",
+        description="its share of the slots in a process that runs several stages",
     )
     cap: int | None = Field(
-        default=None, ge=1, description="slots that it may use in one process; none: all"
+        default=None, ge=1, description="most slots it may use in one process; none: all"
     )
     queues: str | None = Field(
         default=None,
-        description="as in WORKER_QUEUES; none: the queue of the job type of that name",
+        description="as in WORKER_QUEUES; none: the queue of the job type with that name",
     )
     feeds: str | None = Field(
-        default=None, description="the queue that its jobs fill; it is slowed when that is full"
+        default=None,
+        description="the queue its jobs fill; the stage is slowed when that queue is full",
     )
 
 
 class Settings(Section):
-    """All settings of a service. Those of sections that it does not use have their defaults."""
+    """All settings of a service. Sections it does not use keep their defaults."""
 
     faktory: FaktorySettings = FaktorySettings()
     worker: WorkerSettings = WorkerSettings()

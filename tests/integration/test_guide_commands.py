@@ -1,8 +1,10 @@
-"""Every command of README.md and docs/NETWORK_TUNING.md, as their readers type them."""
+"""Every command of README.md and docs/NETWORK_TUNING.md, and the services of two other pages, as
+their readers type them."""
 
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +14,20 @@ import pytest
 from devservers import BrokerServer
 from devservers.api import ApiServer
 from tests.support import doc_commands
+from tests.support.broker_state import BrokerState
 from tests.support.doc_commands import ROOT, Command
 from tests.support.waiting import eventually
 
-PAGES = (ROOT / "README.md", ROOT / "docs" / "NETWORK_TUNING.md")
+DOCS = ROOT / "docs"
+PAGES = (ROOT / "README.md", DOCS / "NETWORK_TUNING.md")
+SERVICE_PAGES = (*PAGES, DOCS / "FETCHING.md", DOCS / "OPERATIONS.md")
 COMMANDS = [command for page in PAGES for command in doc_commands.commands(page)]
-SERVICES = [command for command in COMMANDS if command.is_service]
+SERVICES = [
+    command
+    for page in SERVICE_PAGES
+    for command in doc_commands.commands(page)
+    if command.is_service
+]
 # `make` installs and tests everything: its targets are run by CI, test_demo.py and by hand.
 MAKES = [command for command in COMMANDS if command.text.startswith("make ")]
 # They change this machine, start a server that these tests have already, or go out into the web.
@@ -106,6 +116,20 @@ def test_make_knows_its_targets(command: Command) -> None:
     for line in command.text.strip().splitlines():
         target = line.split("#")[0].split()[1]
         subprocess.run(["make", "--dry-run", target], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_the_producer_of_the_readme_pushes_its_job(broker_process: BrokerServer) -> None:
+    (shown,) = [
+        block.text
+        for block in doc_commands.blocks((ROOT / "README.md").read_text())
+        if block.language == "python" and not block.text.startswith("# jobs.py")
+    ]
+    for text, real in places(broker_process).items():
+        shown = shown.replace(text, real)
+    broker = BrokerState(broker_process)
+    before = broker.info()["total_enqueued"]
+    subprocess.run([sys.executable, "-c", shown], check=True, timeout=60)
+    assert broker.info()["total_enqueued"] == before + 1
 
 
 def test_the_first_post_of_the_guide_is_accepted(api: ApiServer) -> None:

@@ -20,6 +20,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker": ("shared",),
     "devservers": (),
     "requirements": (),
+    "docs": (),
     "loadtest": ("shared", "devservers"),
     "cli": ("shared",),
     "manyhands": ("shared", "worker"),

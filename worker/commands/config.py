@@ -20,10 +20,10 @@ def add_config_command(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     config = commands.add_parser(
         "config",
         usage="%(prog)s [options]",
-        help="print the settings that are in effect",
-        description="Print the settings that a worker started here would have, as YAML.",
+        help="print the settings in effect",
+        description="Print the settings that a worker started here would use, as YAML.",
     )
-    config.add_argument("--origin", action="store_true", help="say where each value came from")
+    config.add_argument("--origin", action="store_true", help="show where each value comes from")
     add_settings(config, SECTIONS)
 
 

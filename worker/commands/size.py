@@ -20,15 +20,13 @@ def add_size_command(commands: "argparse._SubParsersAction[argparse.ArgumentPars
     size = commands.add_parser(
         "size",
         usage="%(prog)s --rate JOBS --job-ms MS [options]",
-        help="how many slots a rate needs, by the measured round trip",
-        description="Measure the round trip to FAKTORY_URL and say how many slots are needed.",
+        help="how many slots a given rate needs",
+        description="Measure the round trip to FAKTORY_URL and print how many slots you need.",
     )
-    size.add_argument("--rate", type=_positive, required=True, help="jobs per second wanted")
+    size.add_argument("--rate", type=_positive, required=True, help="jobs per second you want")
+    size.add_argument("--job-ms", type=_positive, required=True, help="average duration of a job")
     size.add_argument(
-        "--job-ms", type=_positive, required=True, help="what a job takes by itself, on average"
-    )
-    size.add_argument(
-        "--round-trip-ms", type=_positive, help="instead of measuring it (no server is needed)"
+        "--round-trip-ms", type=_positive, help="use this instead of measuring (needs no server)"
     )
     add_settings(size, ("faktory",))
 

@@ -1,4 +1,4 @@
-"""How late the event loop is: so long must a job wait that is ready to go on."""
+"""How late the event loop runs: the time a job that is ready has to wait for its turn."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""With what a worker process ends, and what its supervisor makes of it. Pure."""
+"""Exit codes of a worker process, and how its supervisor reads them. Pure."""
 
 import signal
 

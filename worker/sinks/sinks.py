@@ -92,8 +92,9 @@ class Sinks:
         await self._has_room.wait()
 
     def write(self, records: Sequence[Record]) -> "asyncio.Future[None]":
-        """Done when every sink that wants them has them on disk. Raises RecordsRefused when one
-        never will, SinkDown when we stop before. Cancelled, they are not written, or maybe are."""
+        """Done when every sink that accepts these records has stored them. Raises RecordsRefused if
+        a sink never will, SinkDown if we stop first. After a cancellation they may or may not
+        have been written."""
         durable = self._loop.create_future()
         sizes = [record.size for record in records]
         size = sum(sizes)
