@@ -14,7 +14,7 @@ from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Crawl
 from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader
 from manyhands.shared.urls import shard_of_url
-from manyhands.worker.crawl.fetching.dispatcher import UNSETTLED_PER_SLOT
+from manyhands.worker.crawl.fetching.slots import UNSETTLED_PER_SLOT
 from tests.support.waiting import eventually
 
 CONTACT = "crawler@example.org"

@@ -49,6 +49,13 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("commands", "testing"),
         ("__main__",),
     ),
+    "worker.crawl": (
+        ("politeness", "announcement", "crawl_files", "metrics", "progress", "tasks", "wakeup"),
+        ("shards",),
+        ("frontier", "leader"),
+        ("fetching",),
+        ("owner",),
+    ),
     "broker": (("jobs",), ("store",), ("manager",), ("verbs",), ("server",), ("process",)),
     "api": (("problems",), ("intake",), ("batcher",), ("parts",), ("routes",), ("app",)),
     "cli": (("services",), ("watch",), ("crawl", "demo"), ("__main__",)),
@@ -132,6 +139,16 @@ def test_every_module_of_the_worker_is_in_a_room(tree):
         if not any(imports.is_within(module.name, room) for room in (*rooms, LOADED_BY_NAME))
     }
     assert outside == {"worker"}
+
+
+def test_every_module_of_the_crawl_is_in_a_room(tree):
+    rooms = {f"worker.crawl.{room}" for level in ROOMS["worker.crawl"] for room in level}
+    outside = {
+        module.name
+        for module in tree.within("worker.crawl")
+        if not any(imports.is_within(module.name, room) for room in rooms)
+    }
+    assert outside == {"worker.crawl"}
 
 
 def test_few_modules_stand_at_the_top_of_the_worker():

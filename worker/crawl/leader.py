@@ -2,29 +2,29 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import NamedTuple, TextIO, TypeVar
+from typing import NamedTuple
 
-from manyhands.shared.contained import Outside, path_below
-from manyhands.shared.crawl.exclusions import Exclusions
 from manyhands.shared.crawl.messages import crawl_queues
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import HELD_PAGES, Crawl, Layout, Member
-from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.crawl.store.sqlite.control import SqliteControl
 from manyhands.shared.crawl.store.sqlite.database import StateError
-from manyhands.shared.errors import ConfigError, InvalidUrl, ManyhandsError
+from manyhands.shared.crawl.store.sqlite.reshard import reshard
+from manyhands.shared.errors import InvalidUrl, ManyhandsError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.urls import parse_url, shard_of_url
+from manyhands.worker.crawl.crawl_files import file_of, keep_exclusions, opened
 from manyhands.worker.crawl.progress import Totals, is_near_its_end, limit_reached, why_failed
+from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leases import RENEWALS
 
-Result = TypeVar("Result")
-Ask = Callable[[Callable[[ControlStore], Result]], Awaitable[Result]]
 LEADER_TTL_S = 5.0
+PROGRESS_S = 1.0
 # The owner of leases while the number is being changed; one that was killed leaves them behind.
 RESHARDING = "reshard"
 # A crawl has lost pages that were given out if it stands still with something to fetch while the
@@ -50,15 +50,12 @@ class Leader:
         self,
         name: str,
         settings: CrawlSettings,
-        ask: Ask,  # type: ignore[type-arg]
-        counters: Callable[[int], Awaitable[list[dict[str, int]]]],
-        change_shards: Callable[[int], Awaitable[None]],
+        control: Control,
     ) -> None:
         self._name = name
         self._settings = settings
-        self._ask = ask
-        self._counters = counters
-        self._change_shards = change_shards
+        self._control = control
+        self._ask = control.ask
         self._seen: dict[int, Totals] = {}
         self._still: dict[int, _Standstill] = {}
         # Crawls whose state could not be read at the last look.
@@ -99,7 +96,7 @@ class Leader:
             self.is_near_an_end = True
             await self._set_up(crawl, shards, waiting)
             return
-        totals = Totals.of(await self._counters(crawl.id))
+        totals = Totals.of(await self._control.counters(crawl.id))
         is_stopping = crawl.state is CrawlState.STOPPING
         self.is_near_an_end |= is_stopping or is_near_its_end(crawl, totals)
         if is_stopping:
@@ -125,9 +122,9 @@ class Leader:
             self._log.info("a crawl runs", crawl=crawl.id)
 
     async def _read_seed_file(self, crawl: Crawl, shards: int) -> None:
-        path = _file(self._settings, crawl.spec.seed_file or "")
+        path = file_of(self._settings, crawl.spec.seed_file or "")
         done = crawl.seed_file_lines
-        with _opened(path) as lines:
+        with opened(path) as lines:
             left = islice(lines, done, None)
             while chunk := list(islice(left, SEED_LINES_AT_ONCE)):
                 done += len(chunk)
@@ -221,7 +218,22 @@ class Leader:
             await asyncio.sleep(1)
             return
         self._log.info("changing the number of shards", of=layout.shards, to=wanted)
-        await self._change_shards(wanted)
+        await self._control.work(partial(self._change_shards, shards=wanted))
+
+    def _change_shards(self, control: SqliteControl, shards: int) -> None:
+        """In the control store's thread."""
+        log, told_at = get_logger("crawl").bind(member=self._name), 0.0
+
+        def told(done: int, of: int) -> None:
+            nonlocal told_at
+            if time.monotonic() - told_at >= PROGRESS_S:
+                told_at = time.monotonic()
+                # The lease of the leader is kept by the thread that does its work.
+                control.lead(self._name, LEADER_TTL_S)
+                log.info("changing the number of shards", done=done, of=of, to=shards)
+
+        assert self._settings.state is not None
+        reshard(self._settings.state, control, shards, told)
 
     def leftover_queues(self, most_ever: int, shards: int) -> list[str]:
         """Queues of earlier numbers of shards, which may still hold jobs."""
@@ -244,52 +256,3 @@ def _seeds_by_shard(lines: Iterable[str], shards: int) -> tuple[dict[int, list[s
             continue
         by_shard.setdefault(shard_of_url(url, shards), []).append(url)
     return by_shard, bad
-
-
-def _file(settings: CrawlSettings, name: str) -> Path:
-    if settings.files is None:
-        raise ConfigError(f"the crawl names the file {name}, but CRAWL_FILES is not set")
-    try:
-        return path_below(settings.files, name)
-    except Outside as error:
-        raise ConfigError(f"the file {name} of CRAWL_FILES {error}") from None
-
-
-def _opened(path: Path) -> TextIO:
-    try:
-        return path.open(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise ConfigError(f"the file {path.name} cannot be read: {error.strerror}") from None
-
-
-def _kept_exclusions(directory: Path, crawl: Crawl) -> Path:
-    return directory / f"exclusions-{crawl.id}.txt"
-
-
-def keep_exclusions(settings: CrawlSettings, crawl: Crawl) -> None:
-    """A copy of the file as it is now: the same for all processes, to the end of the crawl."""
-    if crawl.spec.exclusions_file is None:
-        return
-    assert settings.state is not None
-    kept = _kept_exclusions(settings.state, crawl)
-    if kept.exists():
-        return
-    with _opened(_file(settings, crawl.spec.exclusions_file)) as file:
-        text = file.read()
-    try:
-        Exclusions.parse(text.splitlines())
-    except ValueError as error:
-        raise ConfigError(f"the exclusions file cannot be used: {error}") from None
-    draft = kept.with_suffix(".new")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(kept)
-
-
-def exclusions_of(directory: Path, crawl: Crawl) -> Exclusions | None:
-    """None: they are not there yet."""
-    if crawl.spec.exclusions_file is None:
-        return Exclusions.parse([])
-    kept = _kept_exclusions(directory, crawl)
-    if not kept.exists():
-        return None
-    return Exclusions.parse(kept.read_text(encoding="utf-8").splitlines())

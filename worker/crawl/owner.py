@@ -11,42 +11,46 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from functools import partial
 from typing import Any
 
 from manyhands.shared.crawl.messages import crawl_queue
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.model import HELD_PAGES, LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.crawl.store.sqlite.control import SqliteControl
-from manyhands.shared.crawl.store.sqlite.reshard import reshard
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
 from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
-from manyhands.worker.crawl.fetching.page_fetch import ROBOTS_CACHE_BYTES, PageFetches
+from manyhands.worker.crawl.fetching.next_url import NextUrls
+from manyhands.worker.crawl.fetching.page_ends import PageEnds
+from manyhands.worker.crawl.fetching.page_fetch import PageFetches
+from manyhands.worker.crawl.fetching.page_turns import PageTurns
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
-from manyhands.worker.crawl.fetching.settling import Settling
+from manyhands.worker.crawl.fetching.robots_turns import RobotsTurns
+from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.commands import OperatorCommands
-from manyhands.worker.crawl.frontier.hosts import OwnedShard
-from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.frontier.forgotten import ForgottenDomains
+from manyhands.worker.crawl.frontier.host_notes import HostNotes
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.outbox import ARRIVED_LOOK_S, Outbox
+from manyhands.worker.crawl.frontier.page_grants import PageGrants
 from manyhands.worker.crawl.frontier.working_set import LEAVE_LOOK_S, WorkingSet
-from manyhands.worker.crawl.leader import LEADER_TTL_S, Leader
+from manyhands.worker.crawl.leader import Leader
 from manyhands.worker.crawl.metrics import CrawlFigures
-from manyhands.worker.crawl.politeness.robots_cache import RobotsCache
+from manyhands.worker.crawl.politeness.robots_fetch import RobotsFetches
 from manyhands.worker.crawl.shards.control import Control
-from manyhands.worker.crawl.shards.leases import LeaseGuard
+from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leasing import Leasing
+from manyhands.worker.crawl.shards.settling import Settling
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.wakeup import Wakeup
 from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.byte_budget import ByteBudget
 from manyhands.worker.net.fetcher import HopFetcher
 from manyhands.worker.service.link import Family
 from manyhands.worker.sinks.sinks import Sinks
 
-PROGRESS_S = 1.0
 LOAD_S = 0.25
 # How often the leader looks at the crawls, and how often if one may be about to end. Where there
 # are many, its looks take no more than a fifth of its time.
@@ -77,100 +81,118 @@ class Owner:
         set_queues: Callable[[Sequence[str]], None],
     ) -> None:
         assert settings.state is not None
-        self._directory = settings.state
         self.name = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
         self._log = get_logger("crawl").bind(member=self.name)
+        self._set_queues = set_queues
         self._closing = asyncio.Event()
         self._ended = asyncio.Event()
-        self._shards: dict[int, OwnedShard] = {}
-        self._control = Control(settings.state)
-        self._store = StoreThread(lambda: self._dispatcher.patience_s)
-        self._crawls = LiveCrawls()
-        self._background = Tasks()
+        # Each part knows those that stand above it, and none below.
         self._figures = CrawlFigures()
-        lease_guard = LeaseGuard(settings.lease_s)
-        settling = Settling(self._store, self._store_failed)
-        self._outbox = Outbox(self._store, push, lambda: list(self._shards))
-        self._hosts = WorkingSet(
-            self._store,
-            self._crawls,
-            settling,
-            self._background,
-            self._store_failed,
-            lambda: self._dispatcher.wake(),
+        self._crawls = LiveCrawls()
+        self._wakeup = Wakeup()
+        self._slots = Slots(slots, in_flight)
+        self._store = StoreThread(self._slots.patience_s)
+        self._control = Control(settings.state)
+        self._leader = Leader(self.name, settings, self._control)
+        tasks = Tasks()
+        self._leasing = Leasing(
+            self.name,
+            slots,
+            settings,
+            settings.state,
+            control=self._control,
+            store=self._store,
+            resharding=self._leader,
+            tasks=tasks,
         )
+        store_failed = self._leasing.store_failed
+        settling = Settling(self._store, store_failed)
+        notes = HostNotes(settling)
+        self._working_set = WorkingSet(
+            self._store, self._crawls, notes, tasks, store_failed, self._wakeup
+        )
+        self._forgotten = ForgottenDomains(self._store, settling, self._working_set, store_failed)
+        self._outbox = Outbox(self._store, push, self._control, self._leasing.shards)
         self.admission = Admission(
             self._store,
             self._crawls,
-            self._shards,
+            self._leasing.shards,
             self._figures,
-            self._hosts.told_new,
+            self._working_set.told_new,
             self._outbox.wake,
         )
-        self._page_fetches = PageFetches(
-            figures=self._figures,
+        self._grants = PageGrants(self._control, self._crawls, self._leasing, tasks)
+        self._commands = OperatorCommands(
+            settings,
+            fetch.user_agent,
+            leasing=self._leasing,
+            control=self._control,
             store=self._store,
-            admission=self.admission,
             crawls=self._crawls,
-            lease_guard=lease_guard,
-            fetcher=fetcher,
+            working_set=self._working_set,
+            admission=self.admission,
+            wakeup=self._wakeup,
+        )
+        lease_guard = self._leasing.lease_guard
+        self._robots = RobotsFetches(fetcher, settings.retry_s)
+        robots_turns = RobotsTurns(
+            self._slots,
+            self._crawls,
+            self._working_set,
+            self._robots,
+            RobotsStores(self._store, lease_guard),
+            notes,
+            store_failed,
+            tasks,
+            fetch.user_agent,
+        )
+        page_ends = PageEnds(
+            admission=self.admission,
+            notes=notes,
             sinks=sinks,
-            tag=lambda: self._control.tag,
-            pages=PagePusher(push, lambda shard: crawl_queue(shard, self.admission.shards)),
-            settings=fetch,
-            in_flight=in_flight,
-            retry_s=settings.retry_s,
+            pages=PagePusher(push, self.admission.queue_of),
             settling=settling,
-            hosts=self._hosts,
-            store_failed=self._store_failed,
-            wake=lambda: self._dispatcher.wake(),
-            robots=RobotsCache(ROBOTS_CACHE_BYTES, settings.retry_s, clock.now),
-            tasks=self._background,
+            control=self._control,
+            store_failed=store_failed,
+            retry_s=settings.retry_s,
+            truncate_bytes=fetch.truncate_bytes,
+        )
+        page_turns = PageTurns(
+            self._slots,
+            self._crawls,
+            self._working_set,
+            PageFetches(fetcher, lease_guard, self._figures, fetch),
+            page_ends,
+            tasks,
+            self._wakeup,
         )
         self._dispatcher = Dispatcher(
-            slots, self._hosts, self._page_fetches, self._crawls, settling, self._wants_pages
+            self._slots,
+            self._working_set,
+            lease_guard,
+            NextUrls(self._crawls, self._working_set, settling, self._grants),
+            robots_turns,
+            page_turns,
+            settling,
+            self._wakeup,
         )
-        self._orders = OperatorCommands(
-            member=self.name,
-            directory=settings.state,
-            settings=settings,
-            fetch=fetch,
-            shards=self._shards,
-            control=self._control,
-            store=self._store,
-            crawls=self._crawls,
-            hosts=self._hosts,
-            admission=self.admission,
-            tasks=self._background,
-            wake=lambda: self._dispatcher.wake(),
-            pages_came=lambda: self._dispatcher.pages_came(),
-            log=self._log,
-        )
-        self._leader = Leader(
-            self.name, settings, self._control.ask, self._control.counters, self._change_shards
-        )
-        self._leasing = Leasing(
-            name=self.name,
-            slots=slots,
-            settings=settings,
-            directory=settings.state,
-            shards=self._shards,
-            lease_guard=lease_guard,
-            control=self._control,
-            store=self._store,
-            crawls=self._crawls,
-            hosts=self._hosts,
-            admission=self.admission,
-            dispatcher=self._dispatcher,
-            outbox=self._outbox,
-            leader=self._leader,
-            tasks=self._background,
-            opened=self._orders.look_again,
-            set_queues=set_queues,
-            log=self._log,
-        )
+        self._announce()
 
-        self._store.on_failed = self._leasing.file_failed
+    def _announce(self) -> None:
+        """Who is told what, in this order."""
+        leasing = self._leasing
+        leasing.laid_out.tell(self.admission.laid_out)
+        leasing.opened.tell(self._working_set.shard_opened)
+        leasing.opened.tell(self._outbox.shard_opened)
+        leasing.opened.tell(self._commands.shard_opened)
+        leasing.before_leaving(self._working_set.shard_leaves)
+        leasing.lost.tell(self._crawls.forget_allowances)
+        leasing.closed.tell(self._working_set.shard_closed)
+        leasing.closed.tell(self._forgotten.shard_closed)
+        leasing.closed.tell(self._outbox.shard_closed)
+        leasing.changed.tell(self._tell_queues)
+        # The origins that wait for pages are told before.
+        self._grants.came.tell(self._wakeup.wake)
 
     async def run(self) -> None:
         """Until closed."""
@@ -180,25 +202,25 @@ class Owner:
             if self._closing.is_set():
                 return
             async with asyncio.TaskGroup() as tasks:
-                renewing = tasks.create_task(self._leasing.renew(), name="crawl-renew")
+                renewing = tasks.create_task(self._leasing.renew(self._state), name="crawl-renew")
                 parts = [tasks.create_task(work) for work in self._parts()]
                 await self._closing.wait()
                 for part in parts:
                     part.cancel()
                 await asyncio.wait(parts)
                 # Leases are renewed for as long as there are any.
-                await self._page_fetches.robots.close()
+                await self._robots.close()
                 await self._leasing.release_all()
                 renewing.cancel()
         finally:
-            self._dispatcher.is_open = False
+            self._slots.are_open = False
             self._ended.set()
 
     async def stop_feeding(self) -> None:
         """Fetch nothing new, and wait for what is being fetched."""
         self._leasing.is_stopping = True
-        self._dispatcher.is_open = False
-        while self._page_fetches.are_under_way:  # noqa: ASYNC110 - any of many may be the last
+        self._slots.are_open = False
+        while self._slots.are_under_way:  # noqa: ASYNC110 - any of many may be the last
             await asyncio.sleep(LEAVE_LOOK_S)
 
     async def close(self) -> None:
@@ -209,66 +231,55 @@ class Owner:
         await self._control.close(self.name)
 
     def set_pace(self, pace: float) -> None:
-        self._dispatcher.pace = pace
+        self._slots.pace = pace
 
     def families(self) -> Iterable[Family]:
-        shards = {"shards": len(self._shards), "damaged_shards": len(self._leasing.damaged)}
-        return self._figures.families(self._dispatcher.figures() | shards)
+        leasing = self._leasing
+        shards = {"shards": len(leasing.shards), "damaged_shards": len(leasing.damaged)}
+        return self._figures.families(self._state() | shards)
+
+    def _state(self) -> dict[str, int]:
+        return self._dispatcher.figures() | {HELD_PAGES: self._crawls.held_pages}
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         return [
             self._leasing.balance(self._closing.is_set),
-            self._orders.watch(),
-            self._orders.watch_seed_names(),
+            self._commands.watch(),
+            self._commands.watch_seed_names(),
             self._load(),
             self._watch_arrivals(),
             self._readmit(),
             self._lead(),
-            self._outbox.run_pump(lambda: self.admission.generation, lambda: self.admission.shards),
+            self._outbox.run_pump(),
         ]
 
-    def _store_failed(self, shard: OwnedShard, error: Exception) -> None:
-        self._leasing.store_failed(shard, error)
-
-    def _wants_pages(self, crawl: LiveCrawl) -> None:
-        self._orders.wants_pages(crawl)
-
-    async def _change_shards(self, shards: int) -> None:
-        await self._control.work(partial(self._reshard, shards=shards))
-
-    def _reshard(self, control: SqliteControl, shards: int) -> None:
-        told_at = 0.0
-
-        def told(done: int, of: int) -> None:
-            nonlocal told_at
-            if time.monotonic() - told_at >= PROGRESS_S:
-                told_at = time.monotonic()
-                # The lease of the leader is kept by the thread that does its work.
-                control.lead(self.name, LEADER_TTL_S)
-                self._log.info("changing the number of shards", done=done, of=of, to=shards)
-
-        reshard(self._directory, control, shards, told)
+    def _tell_queues(self) -> None:
+        layout = self._control.layout
+        names = [crawl_queue(number, layout.shards) for number in sorted(self._leasing.shards)]
+        if self._leader.is_leading:
+            names += self._leader.leftover_queues(layout.most_ever, layout.shards)
+        self._set_queues(names)
 
     # What is done again and again
 
     async def _load(self) -> None:
         while True:
-            for shard in list(self._shards.values()):
-                await self._hosts.load(shard)
-            await self._orders.return_pages()
-            self._dispatcher.wake()
+            for shard in list(self._leasing.shards.values()):
+                await self._working_set.load(shard)
+            await self._grants.return_unused()
+            self._wakeup.wake()
             await asyncio.sleep(LOAD_S)
 
     async def _watch_arrivals(self) -> None:
         while True:
             await asyncio.sleep(ARRIVED_LOOK_S)
-            await self._outbox.look_what_arrived(self._control.received)
+            await self._outbox.look_what_arrived()
 
     async def _readmit(self) -> None:
         while True:
             await asyncio.sleep(READMIT_LOOK_S)
-            for number, shard in list(self._shards.items()):
-                forgotten = await self._hosts.look_for_forgotten(shard)
+            for number, shard in list(self._leasing.shards.items()):
+                forgotten = await self._forgotten.look(shard)
                 if forgotten:
                     self._log.info("URLs waited that nothing knew of", domains=forgotten)
                 try:
@@ -286,7 +297,7 @@ class Owner:
                 await self._leader.tick(self.admission.shards)
                 if self._leader.is_leading != was_leading:
                     was_leading = self._leader.is_leading
-                    self._leasing.tell_queues()
+                    self._tell_queues()
             wait_s = LEADER_SOON_S if self._leader.is_near_an_end else LEADER_LOOK_S
             await asyncio.sleep(max(wait_s, LEADER_REST * (time.monotonic() - began_at)))
 

@@ -14,7 +14,6 @@ from manyhands.shared.crawl.messages import (
     LinksMessage,
     ParsedMessage,
     ParsedPage,
-    crawl_queue,
     parsed_job,
 )
 from manyhands.shared.crawl.store.model import LeaseLost
@@ -45,7 +44,7 @@ async def parsed(pages: list[ParsedPage], context: JobContext) -> None:
     by_queue: dict[str, list[ParsedPage]] = {}
     for page in await admission.parsed(pages):
         # Its shard has another owner by now, or the number of shards has changed.
-        queue = crawl_queue(admission.shard_of(page.url), admission.shards)
+        queue = admission.queue_of(admission.shard_of(page.url))
         by_queue.setdefault(queue, []).append(page)
     for number, (queue, elsewhere) in enumerate(by_queue.items()):
         again = parsed_job(ParsedMessage(pages=elsewhere), queue, f"{context.id}+{number}")

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.worker.crawl.fetching.allowance import (
+from manyhands.worker.crawl.frontier.allowance import (
     FIRST,
     IDLE_S,
     MOST_AT_ONCE,

@@ -15,11 +15,95 @@ from hypothesis.stateful import (
     rule,
 )
 
-from manyhands.worker.crawl.frontier.schedule import Schedule
+from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request, Schedule
+from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.shards.owned import OwnedShard
 
 DOMAINS = 4
 ORIGINS = 10
 TIMES = st.integers(0, 12).map(float)
+
+
+class ByNumber:
+    """The schedule, with origins by number and domains by name; their records are made when they
+    are first named, and of a domain that was dropped anew. State: the records, and the requests in
+    flight by origin."""
+
+    def __init__(self) -> None:
+        self.schedule = Schedule()
+        self.shard = OwnedShard(0, 1)
+        self.records: dict[str, Domain] = {}
+        self.origins: dict[int, Origin] = {}
+        self.requests: dict[int, list[Request]] = {}
+
+    def domain(self, name: str) -> Domain:
+        if name not in self.records:
+            self.records[name] = Domain(len(self.records), name, self.shard)
+        return self.records[name]
+
+    def add_origin(self, name: str, number: int, ready_at: float, next_at: float) -> None:
+        domain = self.domain(name)
+        domain.next_at = max(domain.next_at, next_at)
+        origin = self.origins.get(number)
+        if origin is None or origin.domain is not domain:
+            origin = self.origins[number] = Origin(number, str(number), domain, OriginState())
+        self.schedule.add(origin, ready_at)
+
+    def take(self, now: float) -> tuple[str, int] | None:
+        request = self.schedule.take(now)
+        if request is None:
+            return None
+        self.requests.setdefault(request.origin.id, []).append(request)
+        return request.origin.domain.name, request.origin.id
+
+    def done(self, name: str, number: int, next_at: float) -> None:
+        request = self.requests[number].pop()
+        assert request.origin.domain.name == name
+        self.schedule.release(request, next_at)
+
+    def set_connections(self, name: str, connections: int) -> None:
+        self.schedule.set_connections(self.domain(name), connections)
+
+    def block(self, number: int, until: float) -> None:
+        if number in self.origins:
+            self.schedule.block(self.origins[number], until)
+
+    def wait(self, name: str, until: float) -> None:
+        if name in self.records:
+            self.schedule.wait(self.records[name], until)
+
+    def remove_origin(self, number: int) -> None:
+        if number in self.origins:
+            self.schedule.remove(self.origins[number])
+
+    def drop_domain(self, name: str) -> list[int]:
+        """Those that had turns."""
+        domain = self.records.pop(name, None)
+        if domain is None:
+            return []
+        dropped = [origin for heap in (domain.turns, domain.waiting) for origin in heap]
+        self.schedule.drop(domain)
+        assert not any(origin.has_turns for origin in self.origins.values() if origin in dropped)
+        return [origin.id for origin in dropped]
+
+    def next_due(self, now: float) -> float | None:
+        return self.schedule.next_due(now)
+
+    @property
+    def domains(self) -> int:
+        return self.schedule.domains
+
+    @property
+    def ready(self) -> int:
+        return self.schedule.ready
+
+    @property
+    def waiting(self) -> int:
+        return self.schedule.waiting
+
+    @property
+    def in_flight(self) -> int:
+        return self.schedule.in_flight
 
 
 @dataclass
@@ -41,7 +125,7 @@ class AnythingThatHappens(RuleBasedStateMachine):
 
     @initialize()
     def start(self):
-        self.ready = Schedule()
+        self.ready = ByNumber()
         self.now = 0.0
         self.model: dict[str, NaiveDomain] = {}
         # Of each origin that could have been taken: who was instead of it.
@@ -177,8 +261,8 @@ TestAnythingThatHappens.settings = settings(max_examples=60, stateful_step_count
 
 
 @pytest.fixture
-def ready() -> Schedule:
-    return Schedule()
+def ready() -> ByNumber:
+    return ByNumber()
 
 
 def test_one_request_at_a_time_is_in_flight_in_a_domain(ready):
@@ -284,7 +368,24 @@ def test_a_dropped_domain_is_forgotten_with_its_last_request(ready):
 def test_a_request_that_was_not_taken_cannot_end(ready):
     ready.add_origin("example.com", 1, 0.0, 0.0)
     with pytest.raises(KeyError):
-        ready.done("example.com", 1, 0.0)
+        ready.schedule.release(Request(ready.origins[1], ready.shard), 0.0)
+
+
+def test_a_request_ends_once(ready):
+    ready.add_origin("example.com", 1, 0.0, 0.0)
+    request = ready.schedule.take(0.0)
+    ready.schedule.release(request)
+    with pytest.raises(KeyError):
+        ready.schedule.release(request)
+
+
+def test_a_request_is_under_way_in_its_shard_until_it_is_over(ready):
+    ready.add_origin("example.com", 1, 0.0, 0.0)
+    request = ready.schedule.take(0.0)
+    ready.schedule.release(request)
+    assert ready.shard.in_flight == 1
+    request.over()
+    assert ready.shard.in_flight == 0
 
 
 def test_the_counts_say_what_waits_and_what_could_be_taken(ready):

@@ -15,8 +15,8 @@ from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_reader, open_shard
 from manyhands.shared.urls import parse_url
 from manyhands.worker.crawl.fetching import verdicts as endings
-from manyhands.worker.crawl.fetching.settling import Settling
-from manyhands.worker.crawl.frontier.hosts import OwnedShard
+from manyhands.worker.crawl.shards.owned import OwnedShard
+from manyhands.worker.crawl.shards.settling import Settling
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 
 CRAWL = 1

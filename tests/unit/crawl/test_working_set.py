@@ -29,18 +29,28 @@ from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_shard
 from manyhands.shared.urls import parse_url
+from manyhands.worker.crawl.announcement import Announcement
 from manyhands.worker.crawl.fetching import verdicts as endings
 from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
-from manyhands.worker.crawl.fetching.page_fetch import PageFetches
-from manyhands.worker.crawl.fetching.settling import Settling
+from manyhands.worker.crawl.fetching.next_url import NextUrls, PageToFetch
+from manyhands.worker.crawl.fetching.page_turns import PageTurns
+from manyhands.worker.crawl.fetching.robots_turns import RobotsTurns
+from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier import loading, working_set
-from manyhands.worker.crawl.frontier.hosts import Domain, Origin, OwnedShard
+from manyhands.worker.crawl.frontier.forgotten import ForgottenDomains
+from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
-from manyhands.worker.crawl.frontier.working_set import WorkingSet
-from manyhands.worker.crawl.politeness.robots import ALLOW_ALL, RobotsRules, rules_of
+from manyhands.worker.crawl.frontier.page_grants import PageGrants
+from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request
+from manyhands.worker.crawl.frontier.working_set import ShardHosts, WorkingSet
+from manyhands.worker.crawl.politeness.robots import ALLOW_ALL, rules_of
 from manyhands.worker.crawl.shards import store_thread
+from manyhands.worker.crawl.shards.leases import LeaseGuard
+from manyhands.worker.crawl.shards.owned import OwnedShard
+from manyhands.worker.crawl.shards.settling import Settling
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.wakeup import Wakeup
 from manyhands.worker.net.byte_budget import ByteBudget
 
 CRAWL = 1
@@ -55,36 +65,31 @@ SOON_S = 0.1
 
 
 class Visit(NamedTuple):
-    origin: Origin
+    request: Request
     claimed: ClaimedUrl
+
+    @property
+    def origin(self) -> Origin:
+        return self.request.origin
 
     @property
     def url(self) -> str:
         return self.claimed.url
 
 
-class ScriptedVisits:
+class ScriptedTurns:
     """What the dispatcher begins; the test says how it ends. State: those that were not looked at,
     and those that were begun in spite of a block."""
 
     def __init__(self) -> None:
         self.begun: asyncio.Queue[Visit] = asyncio.Queue()
         self.impolite: list[Visit] = []
-        self.in_slots = self.robots_in_flight = self.unsettled = 0
-        self.in_flight = ByteBudget(1)
-        self.lease_guard = SimpleNamespace(hold=lambda *_: True)
-        rules = rules_of(StoredRobots(ALLOW_ALL, b"", 0.0, time.time() + HOUR_S))
-        self.robots = SimpleNamespace(peek=lambda _: rules)
 
-    def delay_s(self, domain: Domain, _crawl: LiveCrawl, _rules: RobotsRules) -> float:
-        return domain.delay_s
-
-    def begin(self, origin: Origin, _: RobotsRules, claimed: ClaimedUrl, _crawl: LiveCrawl) -> None:
-        origin.domain.shard.in_flight += 1
-        visit = Visit(origin, claimed)
+    def begin(self, request: Request, page: PageToFetch) -> None:
+        visit = Visit(request, page.url)
         self.begun.put_nowait(visit)
         # The clocks of the loop and of the wall may differ by as little.
-        if origin.state.blocked_until > time.time() + 0.005:
+        if request.origin.state.blocked_until > time.time() + 0.005:
             self.impolite.append(visit)
 
 
@@ -104,30 +109,45 @@ class Bench:
         self.crawl = LiveCrawl(CRAWL, spec, CrawlState.RUNNING, scope, "Manyhands")
         self.crawls = LiveCrawls({CRAWL: self.crawl})
         self.settling = Settling(self.store, self._store_failed)
+        wakeup = Wakeup()
         self.hosts = WorkingSet(
             self.store,
             self.crawls,
-            self.settling,
+            HostNotes(self.settling),
             Tasks(),
             self._store_failed,
-            lambda: self.dispatcher.wake(),
+            wakeup,
         )
-        self.page_fetches = ScriptedVisits()
+        self.forgotten = ForgottenDomains(self.store, self.settling, self.hosts, self._store_failed)
+        rules = rules_of(StoredRobots(ALLOW_ALL, b"", 0.0, time.time() + HOUR_S))
+        grants = SimpleNamespace(came=Announcement(), want=lambda _: None)
+        self.slots = Slots(1000, ByteBudget(1))
+        self.page_fetches = ScriptedTurns()
         self.dispatcher = Dispatcher(
-            1000,
+            self.slots,
             self.hosts,
-            cast("PageFetches", self.page_fetches),
-            self.crawls,
+            cast("LeaseGuard", SimpleNamespace(hold=lambda *_: True)),
+            NextUrls(self.crawls, self.hosts, self.settling, cast("PageGrants", grants)),
+            cast("RobotsTurns", SimpleNamespace(known=lambda _: rules)),
+            cast("PageTurns", self.page_fetches),
             self.settling,
-            lambda _: None,
+            wakeup,
         )
         self.shard = OwnedShard(0, 1)
+        self.held: ShardHosts | None = None
         self.may_load = asyncio.Event()
         self.may_load.set()
 
     async def open(self) -> None:
         await self.store.open(0, partial(open_shard, self.directory, 0, 0, 1, 0.0))
         self.hosts.shard_opened(self.shard)
+        self.held = self.hosts.hosts_of(self.shard)
+
+    @property
+    def domains(self) -> dict[str, Domain]:
+        """Of the shard, in memory, also after it was closed."""
+        assert self.held is not None
+        return self.held.domains
 
     async def keep_loading(self) -> None:
         while True:
@@ -152,13 +172,13 @@ class Bench:
 
     def end(self, visit: Visit, delay_s: float = 0.0) -> None:
         """The answer is here."""
-        self.hosts.request_ended(visit.origin, delay_s)
+        self.hosts.turn_ended(visit.request, delay_s)
 
     async def settle(self, visit: Visit, settled: Settled) -> None:
         await self.settling.settle(visit.origin.domain.shard, settled)
         if settled.state is UrlState.QUEUED:
             self.hosts.queued_again(visit.origin)
-        visit.origin.domain.shard.in_flight -= 1
+        visit.request.over()
 
     async def fetch(self, visit: Visit) -> None:
         self.end(visit)
@@ -205,7 +225,7 @@ class Bench:
         return domain
 
     async def look(self) -> int:
-        return await self.hosts.look_for_forgotten(self.shard)
+        return await self.forgotten.look(self.shard)
 
     def _store_failed(self, _shard: OwnedShard, error: Exception) -> None:
         self.failures.append(error)
@@ -233,7 +253,7 @@ async def working(directory: Path, connections: int = 1) -> AsyncIterator[Bench]
     finally:
         loading_task.cancel()
         await asyncio.gather(loading_task, return_exceptions=True)
-        bench.dispatcher.is_open = False
+        bench.slots.are_open = False
         await bench.quiet()
         await bench.store.stop()
     assert (bench.failures, bench.page_fetches.impolite) == ([], [])
@@ -278,7 +298,7 @@ async def test_a_domain_has_one_request_at_a_time_and_leaves_the_memory_after_th
     await bench.quiet()
 
     assert sorted(fetched) == [A + "1", A + "2", A + "3", B + "1"]
-    assert (bench.shard.domains, bench.hosts.origins, bench.shard.in_flight) == ({}, {}, 0)
+    assert (bench.domains, bench.hosts.origins, bench.shard.in_flight) == ({}, set(), 0)
 
 
 async def test_a_domain_that_left_the_memory_comes_back_with_new_urls(bench: Bench) -> None:
@@ -356,7 +376,7 @@ async def test_a_domain_that_is_given_up_while_its_new_host_is_looked_for_comes_
     async with bench.slow_store(partial(admit, urls=late)):
         bench.hosts.told_new(0, late)
         await asyncio.sleep(0)
-    assert bench.shard.domains == {}
+    assert bench.domains == {}
     bench.may_load.set()
 
     assert (await bench.begun()).url == B + "1"
@@ -402,7 +422,7 @@ async def test_a_retry_is_found_when_its_domain_left_the_memory_and_came_back(
     visit = await bench.begun()
     bench.end(visit)
     await bench.quiet()
-    assert bench.shard.domains == {}
+    assert bench.domains == {}
     await bench.admit(B + "1")
     of_other_host = await bench.begun()
     assert of_other_host.origin.domain is not visit.origin.domain
@@ -453,7 +473,7 @@ async def test_a_host_that_is_blocked_for_long_holds_back_no_other_of_its_domain
     await bench.admit(A + "1", A + "2", B + "1", B + "2")
     blocked = await bench.begun()
     await bench.block(blocked, HOUR_S)
-    assert blocked.origin.handle not in bench.hosts.origins
+    assert blocked.origin not in bench.hosts.origins
     fetched = set()
     for _ in range(2):
         visit = await bench.begun()
@@ -474,7 +494,7 @@ async def test_urls_of_another_host_come_soon_though_all_that_the_domain_had_is_
     await bench.admit(A + "1", A + "2")
     await bench.block(await bench.begun(), HOUR_S)
     await bench.quiet()
-    assert bench.shard.domains == {}
+    assert bench.domains == {}
     assert (await bench.stored()).next_at <= time.time() + SOON_S
     await bench.admit(B + "1")
 
@@ -497,7 +517,7 @@ async def test_a_domain_whose_hosts_are_all_blocked_for_long_is_not_taken_in(ben
         while (await bench.stored()).next_at == 0.0:
             await bench.hosts.load(bench.shard)
 
-    assert bench.shard.domains == {}
+    assert bench.domains == {}
     soon = (await bench.stored()).next_at - before
     assert loading.SOON_S <= soon < loading.SOON_S + PATIENCE_S
 
@@ -522,7 +542,7 @@ async def test_what_waits_for_an_origin_that_is_put_off_waits_in_the_store(bench
     await bench.admit(A + "1", A + "2")
     visit = await bench.begun()
     await bench.block(visit, 0.1)
-    assert visit.origin.handle not in bench.hosts.origins
+    assert visit.origin not in bench.hosts.origins
 
     urls = set()
     for _ in range(2):
@@ -578,14 +598,14 @@ async def test_a_shard_that_is_left_has_everything_back(bench: Bench) -> None:
     await bench.admit(A + "1", A + "2", A + "3", B + "1")
     await bench.fetch(await bench.begun())
     visit = await bench.begun()
-    leaving = asyncio.create_task(bench.hosts.leave(bench.shard))
+    leaving = asyncio.create_task(bench.hosts.shard_leaves(bench.shard))
     await bench.quiet()
     assert not leaving.done()
     bench.end(visit, 0.5)
     await bench.settle(visit, endings.put_off(visit.claimed))
     await leaving
     await bench.quiet()
-    assert (bench.shard.domains, bench.hosts.origins) == ({}, {})
+    assert (bench.domains, bench.hosts.origins) == ({}, set())
 
     assert len(await bench.queued()) == 3
     domains = await bench.store.change(0, lambda store: store.take_domains(time.time() + 1.0, 10))
@@ -596,10 +616,10 @@ async def test_what_is_loaded_while_a_shard_is_left_does_not_stay_in_memory(benc
     await bench.store.change(0, partial(admit, urls=new_urls([A + "1"])))
     loaded = asyncio.create_task(bench.hosts.load(bench.shard))
     await asyncio.sleep(0)
-    await bench.hosts.leave(bench.shard)
+    await bench.hosts.shard_leaves(bench.shard)
     await loaded
 
-    assert (bench.shard.domains, bench.hosts.origins, bench.hosts.ready.domains) == ({}, {}, 0)
+    assert (bench.domains, bench.hosts.origins, bench.hosts.schedule.domains) == ({}, set(), 0)
     assert await bench.queued() == {A + "1"}
 
 
@@ -607,11 +627,11 @@ async def test_of_a_shard_that_is_lost_nothing_stays_in_memory(wide_bench: Bench
     bench = wide_bench
     await bench.admit(A + "1", A + "2", B + "1", "http://other.example/")
     page_fetches = [await bench.begun() for _ in range(3)]
-    bench.hosts.forget(bench.shard)
+    bench.hosts.shard_closed(bench.shard)
     for visit in page_fetches:
         bench.end(visit)
 
-    assert (bench.shard.domains, bench.hosts.origins, bench.hosts.ready.domains) == ({}, {}, 0)
+    assert (bench.domains, bench.hosts.origins, bench.hosts.schedule.domains) == ({}, set(), 0)
 
 
 async def test_urls_of_a_crawl_that_is_paused_go_back_and_come_again(bench: Bench) -> None:
@@ -750,4 +770,4 @@ async def test_every_url_has_its_turn_whatever_comes_between(
     assert set(life.turns) == set(life.admitted)
     assert (counters["queued"], counters["claimed"]) == (0, 0)
     assert counters["done"] + counters["failed"] == counters["admitted"] == life.URLS
-    assert (bench.shard.domains, bench.hosts.ready.domains, bench.shard.in_flight) == ({}, 0, 0)
+    assert (bench.domains, bench.hosts.schedule.domains, bench.shard.in_flight) == ({}, 0, 0)

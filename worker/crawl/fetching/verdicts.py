@@ -1,4 +1,4 @@
-"""What an answer, or the lack of one, means for its URL. Pure."""
+"""What an answer, or the lack of one, means for its URL and its host. Pure."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,15 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import Url, parse_url, resolve_reference
-from manyhands.worker.net.fetcher import REDIRECTS, TEMPORARY_STATUSES, Answer
+from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.politeness.reachability import is_of_host
+from manyhands.worker.net.fetcher import (
+    REDIRECTS,
+    TEMPORARY_STATUSES,
+    Answer,
+    FetchError,
+    PermanentFetchError,
+)
 from manyhands.worker.pages.html import is_html
 
 MAX_REDIRECTS = 5
@@ -22,6 +30,56 @@ class Redirect(NamedTuple):
     """Where it leads to is a URL of its own."""
 
     target: Url
+
+
+class Verdict(NamedTuple):
+    """How a URL goes on: `settled`, or a `redirect`; neither: a page to be parsed. Until
+    `put_off_until` its host is left alone, if that is there. `is_no_page`: a crawl with a limit may
+    fetch another in its place."""
+
+    settled: Settled | None
+    is_no_page: bool
+    redirect: Redirect | None = None
+    put_off_until: float | None = None
+
+
+def verdict_of(
+    claimed: ClaimedUrl,
+    outcome: Answer | FetchError | None,
+    state: OriginState,
+    *,
+    sent_at: float,
+    now: float,
+    retry_s: float,
+    patience_s: float,
+    jitter: float,
+) -> Verdict:
+    """`state` is that of its origin, and takes note. An outcome of None: the lease ran out before
+    the request was sent. If it is only late, the URL is tried again; if it is lost, the store says
+    so."""
+    if outcome is None:
+        return Verdict(put_off(claimed), is_no_page=True)
+    if isinstance(outcome, PermanentFetchError):
+        return Verdict(ended(claimed, UrlState.FAILED, outcome.reason), is_no_page=True)
+    if isinstance(outcome, FetchError):
+        if not is_of_host(outcome.reason):
+            return Verdict(try_again(claimed, outcome.reason, now, retry_s), is_no_page=True)
+        # The URL waits for as long as its crawl has patience.
+        state.not_reached(
+            outcome.reason, now, retry_s=retry_s, patience_s=patience_s, jitter=jitter
+        )
+        settled = put_off(claimed, outcome.reason)
+        return Verdict(settled, is_no_page=True, put_off_until=state.blocked_until)
+    if state.answered(outcome.status, outcome.retry_after, sent_at, now, jitter):
+        until = state.blocked_until
+        settled = sent_away(claimed, outcome.status, until)
+        is_no_page = settled.state is UrlState.QUEUED
+        return Verdict(settled, is_no_page=is_no_page, put_off_until=until)
+    ending = judge(claimed, outcome, now, retry_s)
+    if isinstance(ending, Redirect):
+        return Verdict(None, is_no_page=True, redirect=ending)
+    is_no_page = ending is not None and ending.state is UrlState.QUEUED
+    return Verdict(ending, is_no_page=is_no_page)
 
 
 def judge(

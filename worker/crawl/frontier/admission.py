@@ -13,10 +13,17 @@ from typing import NamedTuple
 import orjson
 
 from manyhands.shared.crawl.cuts import CUT_COUNTERS
-from manyhands.shared.crawl.messages import LinksMessage, ParsedPage
+from manyhands.shared.crawl.messages import LinksMessage, ParsedPage, crawl_queue
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import ClaimedUrl, LeaseLost, NewUrl, SeedBatch, Settled
+from manyhands.shared.crawl.store.model import (
+    ClaimedUrl,
+    Layout,
+    LeaseLost,
+    NewUrl,
+    SeedBatch,
+    Settled,
+)
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_url
 from manyhands.worker.crawl.frontier.links import Link, LinkSorter, SortedLinks, Sorting, as_links
@@ -66,8 +73,16 @@ class Admission:
         self.shards = 1
         self.generation = 0
 
+    def laid_out(self, layout: Layout) -> None:
+        self.shards = layout.shards
+        self.generation = layout.generation
+
     def shard_of(self, url: str) -> int:
         return shard_of_url(url, self.shards)
+
+    def queue_of(self, shard: int) -> str:
+        """The queue whose jobs the owner of the shard reads."""
+        return crawl_queue(shard, self.shards)
 
     async def parsed(self, pages: Sequence[ParsedPage]) -> list[ParsedPage]:
         """Gives back those that could not be ended: their shard is not owned here (any more)."""

@@ -7,8 +7,10 @@ from math import inf
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import Crawl, DomainRule
-from manyhands.worker.crawl.fetching.allowance import Allowance
+from manyhands.shared.crawl.store.model import ClaimedUrl, Crawl, DomainRule
+from manyhands.worker.crawl.frontier.allowance import Allowance
+from manyhands.worker.crawl.politeness.delays import delay_of
+from manyhands.worker.crawl.politeness.robots import RobotsRules
 
 
 @dataclass(slots=True)
@@ -33,10 +35,9 @@ class LiveCrawl:
 
 @dataclass(slots=True)
 class LiveCrawls:
-    """State: the crawls by id, how many processes crawl, and what operators said of domains."""
+    """State: the crawls by id, and what operators said of domains."""
 
     by_id: dict[int, LiveCrawl] = field(default_factory=dict)
-    members: int = 1
     _rules: dict[tuple[int | None, str], DomainRule] = field(default_factory=dict)
 
     @property
@@ -53,6 +54,13 @@ class LiveCrawls:
         """Of crawls with a limit: see `Allowance.held`."""
         allowances = [crawl.allowance for crawl in self.by_id.values()]
         return sum(allowance.held for allowance in allowances if allowance is not None)
+
+    def first_of(self, urls: Iterable[ClaimedUrl]) -> LiveCrawl | None:
+        """The crawl of the first URL whose crawl has not ended."""
+        for url in urls:
+            if (crawl := self.by_id.get(url.crawl)) is not None:
+                return crawl
+        return None
 
     def forget_allowances(self) -> None:
         for crawl in self.by_id.values():
@@ -75,7 +83,19 @@ class LiveCrawls:
     def obey(self, rules: Iterable[DomainRule]) -> None:
         self._rules = {(rule.crawl, rule.domain): rule for rule in rules}
 
-    def rule_delay_s(self, crawl: int, domain: str) -> float | None:
+    def delay_s(self, domain: str, crawl: LiveCrawl, rules: RobotsRules) -> float | None:
+        """Between two requests to the domain; None: its robots.txt asks for more than the crawl is
+        ready to wait."""
+        politeness = crawl.spec.politeness
+        return delay_of(
+            wanted_s=politeness.delay_s,
+            rule_s=self._rule_delay_s(crawl.id, domain),
+            crawl_delay_s=rules.crawl_delay_s,
+            cap_s=politeness.crawl_delay_cap_s,
+            over_cap=politeness.over_cap,
+        )
+
+    def _rule_delay_s(self, crawl: int, domain: str) -> float | None:
         for key in ((crawl, domain), (None, domain)):
             rule = self._rules.get(key)
             if rule is not None and rule.delay_s is not None:

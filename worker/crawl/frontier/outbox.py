@@ -5,7 +5,7 @@ often as need be, and forgotten when the other shard's store says that it is the
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import orjson
 
@@ -15,6 +15,8 @@ from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.jobs import Job, new_jid
 from manyhands.shared.logs import get_logger
+from manyhands.worker.crawl.shards.control import Control
+from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.jobs.stage_services import Push
 
@@ -29,12 +31,15 @@ MOST_LINKS = 5_000
 
 class Outbox:
     """State: up to which number each shard's batches were pushed to which target, and since when
-    the target owes news of them. `owned` are the owner's shards."""
+    the target owes news of them. `owned` are the shards that are open here."""
 
-    def __init__(self, store: StoreThread, push: Push, owned: Callable[[], Sequence[int]]) -> None:
+    def __init__(
+        self, store: StoreThread, push: Push, control: Control, owned: Mapping[int, object]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._store = store
         self._push = push
+        self._control = control
         self._owned = owned
         # By source, then by target.
         self._pushed: dict[int, dict[int, int]] = {}
@@ -43,12 +48,13 @@ class Outbox:
         self._wanted = asyncio.Event()
         self._log = get_logger("crawl")
 
-    def shard_opened(self, source: int) -> None:
+    def shard_opened(self, shard: OwnedShard) -> None:
         """What its last owner may have pushed is pushed again; the receivers know it."""
-        self._pushed[source] = {}
+        self._pushed[shard.number] = {}
         self._wanted.set()
 
-    def shard_closed(self, source: int) -> None:
+    def shard_closed(self, shard: OwnedShard) -> None:
+        source = shard.number
         self._pushed.pop(source, None)
         for pair in [pair for pair in self._arrived if pair[0] == source]:
             del self._arrived[pair]
@@ -59,17 +65,20 @@ class Outbox:
         """Something was put into a shard's outgoing batches."""
         self._wanted.set()
 
-    async def run_pump(self, generation: Callable[[], int], shards: Callable[[], int]) -> None:
+    async def run_pump(self) -> None:
         while True:
             await self._wanted.wait()
             await asyncio.sleep(PUMP_S)
             self._wanted.clear()
             batches = [
-                (source, batch) for source in self._owned() for batch in await self._take(source)
+                (source, batch)
+                for source in list(self._owned)
+                for batch in await self._take(source)
             ]
             if not batches:
                 continue
-            jobs = _messages(batches, generation(), shards())
+            layout = self._control.layout
+            jobs = _messages(batches, layout.generation, layout.shards)
             await self._push(jobs)
             now = self._loop.time()
             for source, batch in batches:
@@ -79,7 +88,7 @@ class Outbox:
                     self._progress_at.setdefault((source, batch.target), now)
             self._wanted.set()
 
-    async def look_what_arrived(self, read_received: Callable[[int, int], Awaitable[int]]) -> None:
+    async def look_what_arrived(self) -> None:
         """Once: ask the targets of all that is on its way."""
         now = self._loop.time()
         for source, pushed in list(self._pushed.items()):
@@ -88,7 +97,7 @@ class Outbox:
                 if self._arrived.get(pair, 0) >= number:
                     continue
                 try:
-                    arrived = await read_received(target, source)
+                    arrived = await self._control.received(target, source)
                 except StateError:
                     # Damaged: they wait in the broker until a good file is back.
                     self._progress_at[pair] = now

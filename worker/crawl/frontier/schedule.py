@@ -1,205 +1,190 @@
 """Which origin may be asked now: domains by the time of their next request, and the origins of a
-domain by turns. Pure bookkeeping in memory; times are seconds on one clock that never goes back.
+domain by turns. The records of both are here, one for each, and of the requests in flight. Pure
+bookkeeping in memory; times are seconds on one clock that never goes back, the loop's.
 
 A domain is given no earlier than its own time and its origin's, and only while it has fewer
-requests in flight than connections. Every operation is O(log n): what is moved in a heap leaves its
-old place behind; that is skipped when it comes up, and swept out before such places are the most.
+requests in flight than connections. Every operation is O(log n).
 """
 
-import heapq
-from collections.abc import Iterator
+from collections import deque
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
-from typing import Any, Generic, TypeVar
 
-SWEPT_BEYOND = 16
-
-
-@dataclass(slots=True, eq=False)
-class _Item:
-    """Something in at most one heap: at that time, in the place of that number."""
-
-    heap: "_Heap[Any] | None" = field(default=None, init=False)
-    at: float = field(default=0.0, init=False)
-    place: int = field(default=0, init=False)
-
-
-ItemT = TypeVar("ItemT", bound=_Item)
-
-
-class _Heap(Generic[ItemT]):
-    """Items by time, and by the number of their place among the same. State: all places, also
-    those whose items have left, and how many items there are."""
-
-    __slots__ = ("_items", "_places")
-
-    def __init__(self) -> None:
-        self._places: list[tuple[float, int, ItemT]] = []
-        self._items = 0
-
-    def __len__(self) -> int:
-        return self._items
-
-    def __iter__(self) -> Iterator[ItemT]:
-        return (item for _, place, item in self._places if item.place == place)
-
-    def put(self, item: ItemT, at: float, place: int) -> None:
-        """Into this heap and out of the one where it was. No place has its number twice."""
-        if item.heap is not None:
-            item.heap.remove(item)
-        item.heap, item.at, item.place = self, at, place
-        self._items += 1
-        heapq.heappush(self._places, (at, place, item))
-
-    def remove(self, item: ItemT) -> None:
-        item.heap, item.place = None, 0
-        self._items -= 1
-        if len(self._places) > 2 * self._items + SWEPT_BEYOND:
-            self._places = [entry for entry in self._places if entry[2].place == entry[1]]
-            heapq.heapify(self._places)
-
-    def first(self) -> ItemT | None:
-        while self._places:
-            _, place, item = self._places[0]
-            if item.place == place:
-                return item
-            heapq.heappop(self._places)
-        return None
+from manyhands.shared.crawl.store.model import ClaimedUrl
+from manyhands.worker.crawl.frontier.time_heap import HeapItem, TimeHeap
+from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.shards.owned import OwnedShard
 
 
 @dataclass(slots=True, eq=False)
-class _Origin(_Item):
+class Origin(HeapItem):
+    """scheme://host:port. `id` is that of the shard's store, where `urls` are claimed. It is in a
+    heap of its domain while it can have a turn, not before `ready_at`."""
+
     id: int
-    domain: "_Domain"
-    ready_at: float
+    name: str
+    domain: "Domain"
+    state: OriginState
+    ready_at: float = 0.0
+    urls: deque[ClaimedUrl] = field(default_factory=deque)
+    is_claiming: bool = False
+    # Something was queued while a claim was under way, which may not have seen it.
+    has_news: bool = False
+
+    @property
+    def has_turns(self) -> bool:
+        return self.heap is not None
+
+    @property
+    def is_asked(self) -> bool:
+        """A request of it is in flight."""
+        return any(request.origin is self for request in self.domain.requests)
+
+    @property
+    def is_served(self) -> bool:
+        """Its turn comes, or something is under way that looks for more of it."""
+        return self.has_turns or bool(self.urls or self.is_claiming) or self.is_asked
 
 
 @dataclass(slots=True, eq=False)
-class _Domain(_Item):
-    """Its origins are in `waiting` by their time, or in `turns`: those whose time has come, the one
-    that was asked longest ago first."""
+class Domain(HeapItem):
+    """A registrable domain: what is polite is reckoned by it. `id` is that of the shard's
+    store. Its origins that can have a turn are in `waiting` by their time,
+    or in `turns`: those whose time has come, the one that was asked longest ago first."""
 
+    id: int
     name: str
+    shard: OwnedShard
+    delay_s: float = 0.0
     next_at: float = -inf
     connections: int = 1
-    in_flight: int = 0
+    # In flight: taken, and their answers not here yet.
+    requests: "set[Request]" = field(default_factory=set)
     # Given up while requests were in flight: forgotten with the last of them.
     is_dropped: bool = False
-    waiting: _Heap[_Origin] = field(default_factory=_Heap)
-    turns: _Heap[_Origin] = field(default_factory=_Heap)
+    waiting: TimeHeap[Origin] = field(default_factory=TimeHeap)
+    turns: TimeHeap[Origin] = field(default_factory=TimeHeap)
+    origins: dict[str, Origin] = field(default_factory=dict)
+    # When the first is due of its origins that have URLs and are not in memory.
+    look_at: float = inf
+
+    @property
+    def is_asked(self) -> bool:
+        """A request is in flight, other than those of one of its name that was dropped."""
+        return any(request.origin.domain is self for request in self.requests)
+
+    def look_by(self, at: float) -> None:
+        """An origin of it that is not in memory is due then."""
+        self.look_at = min(self.look_at, at)
 
     def due_at(self) -> float | None:
         """None: not before something else happens."""
-        if self.in_flight >= self.connections:
+        if len(self.requests) >= self.connections:
             return None
         origin = self.turns.first() or self.waiting.first()
         return None if origin is None else max(self.next_at, origin.ready_at)
 
 
+@dataclass(slots=True, eq=False)
+class Request:
+    """A turn of an origin, for a page or its robots.txt. `Schedule.take` makes it and
+    `Schedule.release` ends the turn when the answer is here; it is under way in its shard until the
+    store knows what became of it."""
+
+    origin: Origin
+    shard: OwnedShard
+
+    def over(self) -> None:
+        """The store knows, or there was nothing to know."""
+        self.shard.under_way.discard(self)
+
+
 class Schedule:
-    """State: domains and origins by name and id; the domains that can be given, in two heaps: those
-    whose time had come when somebody last looked, and those that wait; requests in flight."""
+    """State: domains by name, also those that were dropped and have requests in flight; those that
+    can be given, in two heaps: whose time had come when somebody last looked, and who wait."""
 
     def __init__(self) -> None:
-        self._domains: dict[str, _Domain] = {}
-        self._origins: dict[int, _Origin] = {}
-        self._due: _Heap[_Domain] = _Heap()
-        self._waiting: _Heap[_Domain] = _Heap()
-        self._in_flight: dict[int, int] = {}
+        self._domains: dict[str, Domain] = {}
+        self._due: TimeHeap[Domain] = TimeHeap()
+        self._waiting: TimeHeap[Domain] = TimeHeap()
         self._places = count(1)
 
-    def add_origin(
-        self, domain: str, origin_id: int, ready_at: float, domain_next_at: float
-    ) -> None:
-        """One that is there keeps the later time, and so does its domain."""
-        held = self._held(domain)
-        held.next_at = max(held.next_at, domain_next_at)
-        held.is_dropped = False
-        if origin_id in self._origins:
-            self.block(origin_id, ready_at)
+    def add(self, origin: Origin, ready_at: float) -> None:
+        """It can have turns from then on. One that is there keeps the later time."""
+        domain = origin.domain
+        self._hold(domain)
+        if origin.has_turns:
+            self.block(origin, ready_at)
         else:
-            origin = self._origins[origin_id] = _Origin(origin_id, held, ready_at)
-            held.waiting.put(origin, ready_at, next(self._places))
-        self._place(held)
+            origin.ready_at = ready_at
+            domain.waiting.put(origin, ready_at, next(self._places))
+        self._place(domain)
 
-    def take(self, now: float) -> tuple[str, int] | None:
-        """The domain that has been due for longest, and the origin whose turn it is. Their request
-        is in flight until `done`."""
+    def take(self, now: float) -> Request | None:
+        """Of the domain that has been due for longest, for the origin whose turn it is. In flight
+        until it is released."""
         self._look(now)
         domain = self._due.first()
         if domain is None:
             return None
         origin = self._whose_turn(domain, now)
         domain.turns.put(origin, 0.0, next(self._places))
-        domain.in_flight += 1
-        self._in_flight[origin.id] = self._in_flight.get(origin.id, 0) + 1
+        request = Request(origin, domain.shard)
+        domain.requests.add(request)
+        domain.shard.under_way.add(request)
         self._place(domain)
-        return domain.name, origin.id
+        return request
 
-    def done(self, domain: str, origin_id: int, next_at: float) -> None:
-        """A request that was taken has ended, also one of an origin or a domain that was given up
-        in between."""
-        left = self._in_flight[origin_id] - 1
-        if left:
-            self._in_flight[origin_id] = left
-        else:
-            del self._in_flight[origin_id]
-        held = self._domains[domain]
-        held.in_flight -= 1
+    def release(self, request: Request, next_at: float = -inf) -> None:
+        """Once: its answer is here, or it is not sent after all. Its domain is not asked before
+        `next_at`, also if it was dropped and has come back in between."""
+        domain = request.origin.domain
+        domain.requests.remove(request)
+        held = self._domains[domain.name]
         held.next_at = max(held.next_at, next_at)
-        if held.is_dropped and not held.in_flight:
-            del self._domains[domain]
+        if held.is_dropped and not held.requests:
+            del self._domains[domain.name]
         else:
             self._place(held)
 
-    def set_connections(self, domain: str, connections: int) -> None:
+    def set_connections(self, domain: Domain, connections: int) -> None:
         """1 unless told otherwise. It may be told before the first origin is added."""
-        held = self._held(domain)
-        held.connections = connections
-        self._place(held)
+        self._hold(domain)
+        domain.connections = connections
+        self._place(domain)
 
-    def block(self, origin_id: int, until: float) -> None:
+    def block(self, origin: Origin, until: float) -> None:
         """Unless it is blocked for longer, or gone."""
-        origin = self._origins.get(origin_id)
-        if origin is not None and until > origin.ready_at:
+        if origin.has_turns and until > origin.ready_at:
             origin.ready_at = until
             origin.domain.waiting.put(origin, until, next(self._places))
             self._place(origin.domain)
 
-    def wait(self, domain: str, until: float) -> None:
+    def wait(self, domain: Domain, until: float) -> None:
         """Unless it waits for longer, or is gone."""
-        held = self._domains.get(domain)
-        if held is not None and until > held.next_at:
-            held.next_at = until
-            self._place(held)
+        if self._domains.get(domain.name) is domain and until > domain.next_at:
+            domain.next_at = until
+            self._place(domain)
 
-    def has_origin(self, origin_id: int) -> bool:
-        return origin_id in self._origins
-
-    def remove_origin(self, origin_id: int) -> None:
-        """Its domain stays, with its time, until it is dropped."""
-        origin = self._origins.pop(origin_id, None)
-        if origin is not None:
-            if origin.heap is not None:
-                origin.heap.remove(origin)
+    def remove(self, origin: Origin) -> None:
+        """It has no turns any more. Its domain stays, with its time, until it is dropped."""
+        if origin.heap is not None:
+            origin.heap.remove(origin)
             self._place(origin.domain)
 
-    def drop_domain(self, domain: str) -> list[int]:
-        """Forget it and its origins, whose ids are returned. Requests in flight still count: should
-        the domain come back, it waits for them."""
-        held = self._domains.get(domain)
-        if held is None:
-            return []
-        ids = [origin.id for heap in (held.turns, held.waiting) for origin in heap]
-        for origin_id in ids:
-            del self._origins[origin_id]
-        held.turns, held.waiting = _Heap(), _Heap()
-        self._place(held)
-        held.is_dropped = True
-        if not held.in_flight:
-            del self._domains[domain]
-        return ids
+    def drop(self, domain: Domain) -> None:
+        """Forget it and its origins. Requests in flight still count: should a domain of its name
+        come back, it waits for them."""
+        if self._domains.get(domain.name) is not domain:
+            return
+        for heap in (domain.turns, domain.waiting):
+            for origin in list(heap):
+                heap.remove(origin)
+        self._place(domain)
+        domain.is_dropped = True
+        if not domain.requests:
+            del self._domains[domain.name]
 
     def next_due(self, now: float) -> float | None:
         """When `take` can give something, if nothing happens before."""
@@ -224,15 +209,20 @@ class Schedule:
     @property
     def in_flight(self) -> int:
         """Requests."""
-        return sum(self._in_flight.values())
+        return sum(len(domain.requests) for domain in self._domains.values())
 
-    def _held(self, name: str) -> _Domain:
-        domain = self._domains.get(name)
-        if domain is None:
-            domain = self._domains[name] = _Domain(name)
-        return domain
+    def _hold(self, domain: Domain) -> None:
+        before = self._domains.get(domain.name)
+        if before is not domain:
+            self._domains[domain.name] = domain
+            if before is not None:
+                # The same set: what is released is released for both.
+                domain.requests = before.requests
+                domain.connections = before.connections
+                domain.next_at = max(domain.next_at, before.next_at)
+        domain.is_dropped = False
 
-    def _place(self, domain: _Domain) -> None:
+    def _place(self, domain: Domain) -> None:
         """After any change of a domain: into the heap where it belongs now, or into none."""
         due_at = domain.due_at()
         if due_at is not None:
@@ -247,7 +237,7 @@ class Schedule:
                 return
             self._due.put(domain, domain.at, next(self._places))
 
-    def _whose_turn(self, domain: _Domain, now: float) -> _Origin:
+    def _whose_turn(self, domain: Domain, now: float) -> Origin:
         while True:
             origin = domain.waiting.first()
             if origin is None or origin.ready_at > now:

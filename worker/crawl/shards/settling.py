@@ -8,7 +8,7 @@ from typing import Any
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import Settled
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.worker.crawl.frontier.hosts import OwnedShard
+from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 
 StoreFailed = Callable[[OwnedShard, Exception], None]
@@ -34,12 +34,16 @@ class Settling:
     def tell(self, shard: OwnedShard, change: Callable[[ShardStore], None]) -> None:
         self._watch(shard, self._store.change_some_time(shard.number, change))
 
+    def hurry(self) -> None:
+        """What waits for others to share a transaction with goes now."""
+        self._store.lose_patience()
+
     def _watch(self, shard: OwnedShard, told: "asyncio.Future[Any]") -> None:
-        shard.in_flight += 1
+        shard.under_way.add(told)
         told.add_done_callback(partial(self._told, shard))
 
     def _told(self, shard: OwnedShard, told: "asyncio.Future[Any]") -> None:
-        shard.in_flight -= 1
+        shard.under_way.discard(told)
         error = told.exception()
         if isinstance(error, Exception):
             self._store_failed(shard, error)

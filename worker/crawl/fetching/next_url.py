@@ -1,0 +1,96 @@
+"""Which URL of an origin is fetched in its turn: the next in line that its crawl still wants, that
+robots.txt and operators allow, and for which a crawl with a limit has a page left."""
+
+from typing import NamedTuple
+
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
+from manyhands.worker.crawl.fetching import verdicts
+from manyhands.worker.crawl.frontier.allowance import ASK_AGAIN_S, Allowance
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
+from manyhands.worker.crawl.frontier.page_grants import PageGrants
+from manyhands.worker.crawl.frontier.schedule import Origin
+from manyhands.worker.crawl.frontier.working_set import WorkingSet
+from manyhands.worker.crawl.politeness.robots import RobotsRules
+from manyhands.worker.crawl.shards.settling import Settling
+
+# URLs that are passed over (robots, blocks) in one go.
+MOST_PASSED_OVER = 100
+# With fewer URLs in line than this more are claimed, so that they are here in time.
+FEW_URLS = 2
+
+
+class PageToFetch(NamedTuple):
+    """`rules` are those of its origin."""
+
+    url: ClaimedUrl
+    crawl: LiveCrawl
+    rules: RobotsRules
+
+
+class NextUrls:
+    """State: the origins that wait for pages that their crawls may fetch."""
+
+    def __init__(
+        self, crawls: LiveCrawls, working_set: WorkingSet, settling: Settling, grants: PageGrants
+    ) -> None:
+        self._crawls = crawls
+        self._working_set = working_set
+        self._settling = settling
+        self._grants = grants
+        self._starved: set[Origin] = set()
+        grants.came.tell(self._pages_came)
+
+    def take(self, origin: Origin, rules: RobotsRules, now: float) -> PageToFetch | None:
+        """Out of the line; those before it have come to their end. `now` is on the loop's clock."""
+        page = self._first(origin, rules, now)
+        if len(origin.urls) < FEW_URLS:
+            self._working_set.refill(origin)
+        return page
+
+    def _first(self, origin: Origin, rules: RobotsRules, now: float) -> PageToFetch | None:
+        shard = origin.domain.shard
+        for _ in range(min(len(origin.urls), MOST_PASSED_OVER)):
+            url = origin.urls.popleft()
+            crawl = self._crawls.by_id.get(url.crawl)
+            if crawl is None or not crawl.is_running:
+                self._settling.settle(shard, verdicts.put_off(url))
+                continue
+            why_not = self._why_not(origin.domain.name, url, crawl, rules)
+            if why_not is not None:
+                self._settling.settle(shard, why_not)
+            elif crawl.allowance is None or self._is_allowed(crawl, crawl.allowance, now):
+                return PageToFetch(url, crawl, rules)
+            else:
+                origin.urls.append(url)
+        if origin.urls:
+            # All of it waits for pages that the crawl may fetch.
+            self._starved.add(origin)
+            self._working_set.schedule.block(origin, now + ASK_AGAIN_S)
+        return None
+
+    def _why_not(
+        self, domain: str, url: ClaimedUrl, crawl: LiveCrawl, rules: RobotsRules
+    ) -> Settled | None:
+        if self._crawls.is_blocked(crawl.id, domain):
+            return verdicts.ended(url, UrlState.SKIPPED, "domain blocked by an operator")
+        if not rules.allows(url.url):
+            return verdicts.ended(url, UrlState.DISALLOWED, "robots.txt")
+        if self._crawls.delay_s(domain, crawl, rules) is None:
+            return verdicts.ended(url, UrlState.SKIPPED, "crawl-delay too long")
+        return None
+
+    def _is_allowed(self, crawl: LiveCrawl, allowance: Allowance, now: float) -> bool:
+        """One page more; what may be fetched after it is asked for in time."""
+        is_allowed = allowance.left > 0
+        if is_allowed:
+            allowance.begin(now)
+        if allowance.is_low:
+            self._grants.want(crawl)
+        return is_allowed
+
+    def _pages_came(self) -> None:
+        """Crawls may fetch what they could not before."""
+        starved, self._starved = self._starved, set()
+        for origin in starved & self._working_set.origins:
+            self._working_set.place(origin)

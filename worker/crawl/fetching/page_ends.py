@@ -1,0 +1,160 @@
+"""How a page's request ends: judged, and carried out: a redirect is admitted, a page goes to the
+archives and the parse stage, and the store is told."""
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.messages import FetchedPage
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import LeaseLost, Settled
+from manyhands.shared.jobs import rfc3339, utc_now
+from manyhands.worker.crawl.fetching import verdicts
+from manyhands.worker.crawl.fetching.next_url import PageToFetch
+from manyhands.worker.crawl.fetching.page_fetch import Fetched
+from manyhands.worker.crawl.fetching.parse_batches import PagePusher
+from manyhands.worker.crawl.fetching.verdicts import Redirect, Verdict
+from manyhands.worker.crawl.frontier.admission import Admission
+from manyhands.worker.crawl.frontier.host_notes import HostNotes
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl
+from manyhands.worker.crawl.frontier.schedule import Origin
+from manyhands.worker.crawl.shards.control import Control
+from manyhands.worker.crawl.shards.owned import OwnedShard
+from manyhands.worker.crawl.shards.settling import Settling, StoreFailed
+from manyhands.worker.net.fetcher import Answer
+from manyhands.worker.pages.parse_jobs import pack_page
+from manyhands.worker.records import Capture, page_visit_id
+from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
+from manyhands.worker.sinks.sinks import Sinks
+
+
+@dataclass(slots=True, eq=False)
+class PageEnds:
+    """`retry_s` is the wait before a second attempt; of a page `truncate_bytes` are parsed."""
+
+    admission: Admission
+    notes: HostNotes
+    sinks: Sinks
+    pages: PagePusher
+    settling: Settling
+    control: Control
+    store_failed: StoreFailed
+    retry_s: float
+    truncate_bytes: int
+
+    def judge(self, origin: Origin, page: PageToFetch, fetched: Fetched) -> Verdict:
+        state = origin.state
+        was_in_trouble = bool(state.trouble)
+        verdict = verdicts.verdict_of(
+            page.url,
+            fetched.outcome,
+            state,
+            sent_at=fetched.sent_at,
+            now=clock.now(),
+            retry_s=self.retry_s,
+            patience_s=page.crawl.patience_s,
+            jitter=random.random(),
+        )
+        if was_in_trouble and not state.trouble:
+            self.notes.back(origin)
+        elif state.trouble and not was_in_trouble:
+            self.notes.in_trouble(origin)
+        return verdict
+
+    async def carry_out(
+        self, shard: OwnedShard, page: PageToFetch, fetched: Fetched, verdict: Verdict
+    ) -> bool:
+        """Returns when the store has it, and whether the URL is queued again: what the store does
+        not have is fetched again after a crash, and counts as in flight so long."""
+        if verdict.is_no_page:
+            _came_to_nothing(page.crawl)
+        settled = verdict.settled
+        answer = fetched.outcome
+        if settled is None:
+            assert isinstance(answer, Answer), "without an answer there is nothing to hand on"
+            if verdict.redirect is not None:
+                await self._redirect(shard, page, verdict.redirect, answer.status)
+                return False
+            settled = await self._hand_to_parse(shard, page, answer)
+        # Others wait for the same.
+        await asyncio.shield(self.settling.settle(shard, settled))
+        return settled.state is UrlState.QUEUED
+
+    def failed(self, shard: OwnedShard, error: Exception) -> None:
+        """It could not be carried out."""
+        # What became of it, the next owner of a lost lease finds out.
+        if not isinstance(error, LeaseLost):
+            self.store_failed(shard, error)
+
+    async def _redirect(
+        self, shard: OwnedShard, page: PageToFetch, redirect: Redirect, status: int
+    ) -> None:
+        await self.admission.redirected(shard.number, page.crawl, page.url, redirect.target, status)
+
+    async def _hand_to_parse(self, shard: OwnedShard, page: PageToFetch, answer: Answer) -> Settled:
+        """The sinks have the page, then the broker, then the store says so: a crash between
+        two of them fetches it again, and makes no second record of it."""
+        fetched = self._fetched(page, answer)
+        try:
+            await self._archive(fetched, answer)
+        except SinkDown:
+            _came_to_nothing(page.crawl)
+            return verdicts.put_off(page.url)
+        except RecordsRefused as refused:
+            _came_to_nothing(page.crawl)
+            return verdicts.ended(page.url, UrlState.FAILED, str(refused))
+        size = len(answer.body)
+        answer.becomes(len(fetched.body))
+        await self.pages.push(fetched, shard.number)
+        return Settled(
+            page.url.id, UrlState.PARSING, answer.status, size=size, attempts=page.url.attempts
+        )
+
+    async def _archive(self, fetched: FetchedPage, answer: Answer) -> None:
+        """Return when the archives have it, if there are any."""
+        if self.sinks.takes(Capture):
+            await self.sinks.room()
+            await self.sinks.write([_capture(fetched, answer)])
+
+    def _fetched(self, page: PageToFetch, answer: Answer) -> FetchedPage:
+        url, crawl = page.url, page.crawl
+        key = url.key.hex()
+        body, is_cut = pack_page(answer.body, self.truncate_bytes)
+        cut = Cut.PARSE_LIMIT if is_cut else answer.cut
+        return FetchedPage(
+            visit=page_visit_id(self.control.tag, crawl.id, key),
+            crawl=crawl.id,
+            key=key,
+            url=url.url,
+            depth=url.depth,
+            status=answer.status,
+            content_type=answer.content_type,
+            robots_tag=answer.robots_tag,
+            obeys_nofollow=crawl.spec.politeness.obeys_nofollow,
+            is_truncated=cut is not None,
+            fetched_at=rfc3339(utc_now()),
+            body=body,
+            cuts=() if cut is None else (cut,),
+        )
+
+
+def _came_to_nothing(crawl: LiveCrawl) -> None:
+    if crawl.allowance is not None:
+        crawl.allowance.came_to_nothing()
+
+
+def _capture(fetched: FetchedPage, answer: Answer) -> Capture:
+    return Capture(
+        id=fetched.visit,
+        url=fetched.url,
+        fetched_at=fetched.fetched_at,
+        address=answer.phases.address,
+        request=answer.request,
+        head=answer.head,
+        body=answer.body,
+        is_truncated=answer.is_truncated,
+        crawl=fetched.crawl,
+        depth=fetched.depth,
+    )

@@ -1,0 +1,50 @@
+"""The turn of a page, from the slot that it takes to what the store knows of it. The slot is free
+as soon as the answer is here, and its domain's next turn is reckoned from then."""
+
+from dataclasses import dataclass
+
+from manyhands.worker.crawl.fetching.next_url import PageToFetch
+from manyhands.worker.crawl.fetching.page_ends import PageEnds
+from manyhands.worker.crawl.fetching.page_fetch import PageFetches
+from manyhands.worker.crawl.fetching.slots import Slots
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
+from manyhands.worker.crawl.frontier.schedule import Request
+from manyhands.worker.crawl.frontier.working_set import WorkingSet
+from manyhands.worker.crawl.tasks import Tasks
+from manyhands.worker.crawl.wakeup import Wakeup
+
+
+@dataclass(slots=True, eq=False)
+class PageTurns:
+    slots: Slots
+    crawls: LiveCrawls
+    working_set: WorkingSet
+    fetches: PageFetches
+    ends: PageEnds
+    tasks: Tasks
+    wakeup: Wakeup
+
+    def begin(self, request: Request, page: PageToFetch) -> None:
+        """The slot is taken now, not when the task comes to run."""
+        self.slots.begin_page(request)
+        self.tasks.spawn(self._run(request, page))
+
+    async def _run(self, request: Request, page: PageToFetch) -> None:
+        origin, crawl = request.origin, page.crawl
+        fetched = await self.fetches.fetch(request.shard, page)
+        self.slots.answered(request)
+        delay_s = self.crawls.delay_s(origin.domain.name, crawl, page.rules)
+        self.working_set.turn_ended(request, delay_s or 0.0)
+        try:
+            verdict = self.ends.judge(origin, page, fetched)
+            if verdict.put_off_until is not None:
+                self.working_set.put_off(origin, verdict.put_off_until)
+            if await self.ends.carry_out(request.shard, page, fetched, verdict):
+                self.working_set.queued_again(origin)
+        except Exception as error:
+            self.ends.failed(request.shard, error)
+        finally:
+            self.slots.settled(request)
+            if crawl.allowance is not None:
+                crawl.allowance.ended()
+            self.wakeup.wake()

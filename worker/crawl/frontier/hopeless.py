@@ -1,0 +1,40 @@
+"""Origins that are left alone for longer than their crawls have patience: looked at now and then,
+some at a time, and given up."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.logs import get_logger
+from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
+from manyhands.worker.crawl.frontier.loading import Hopeless, end_hopeless
+
+LOOK_S = 1.0
+
+
+class HopelessOrigins:
+    """Of one shard. State: when they are looked at next (the loop's clock), and up to which time of
+    theirs (as the store has it) they were."""
+
+    def __init__(self, crawls: LiveCrawls) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._crawls = crawls
+        self._look_at = 0.0
+        self._looked_to = 0.0
+        self._log = get_logger("crawl")
+
+    def look_if_time(self) -> Callable[[ShardStore], Hopeless] | None:
+        """What the store is asked, if it is time."""
+        now = self._loop.time()
+        if now < self._look_at:
+            return None
+        self._look_at = now + LOOK_S
+        after = max(self._looked_to, clock.now())
+        return partial(end_hopeless, patiences=self._crawls.patiences, after=after)
+
+    def found(self, found: Hopeless) -> None:
+        self._looked_to = found.looked_to
+        for origin, reason, urls in found.given_up:
+            self._log.info("a host is given up", origin=origin, reason=reason, urls=urls)

@@ -1,0 +1,97 @@
+"""What the stores and the log are told of hosts: delays, blocks, trouble, and URLs that are given
+back. Nobody waits for it.
+
+The stores' times are on the store's clock, those in memory on the loop's.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.logs import get_logger
+from manyhands.worker.crawl.frontier.schedule import Domain, Origin
+from manyhands.worker.crawl.shards.owned import OwnedShard
+from manyhands.worker.crawl.shards.settling import Settling
+
+
+class HostNotes:
+    def __init__(self, settling: Settling) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._settling = settling
+        self._log = get_logger("crawl")
+
+    # The two clocks
+
+    def store_time(self, loop_time: float) -> float:
+        return clock.now() + loop_time - self._loop.time()
+
+    def loop_time(self, store_time: float) -> float:
+        return self._loop.time() + store_time - clock.now()
+
+    # Domains
+
+    def keep_delay(self, domain: Domain, delay_s: float) -> None:
+        """The store must know it before the next request: should this process die, the next owner
+        waits for so long."""
+        if delay_s != domain.delay_s:
+            domain.delay_s = delay_s
+            next_at = self.store_time(domain.next_at) + delay_s
+            self._settling.tell(
+                domain.shard, lambda store: store.keep_domain(domain.id, next_at, delay_s)
+            )
+
+    def put_domain(self, domain: Domain, due_at: float) -> None:
+        """It left the memory, and is due again then (the store's clock)."""
+        next_at, delay_s = max(self.store_time(domain.next_at), due_at), domain.delay_s
+        self._settling.tell(
+            domain.shard, lambda store: store.put_domain(domain.id, next_at, delay_s)
+        )
+
+    # Origins
+
+    def keep(self, origin: Origin, ready_at: float | None = None) -> None:
+        """What is remembered of it, and until when it is left alone (the store's clock); that is
+        its block unless said."""
+        until = origin.state.blocked_until if ready_at is None else ready_at
+        notes = origin.state.to_bytes()
+        self._settling.tell(
+            origin.domain.shard, lambda store: store.keep_origin(origin.id, until, notes)
+        )
+
+    def in_trouble(self, origin: Origin) -> None:
+        """Told once: when it was in no trouble before."""
+        self._log.info("a host is put off", origin=origin.name, reason=origin.state.trouble)
+
+    def back(self, origin: Origin) -> None:
+        self._log.info("a host is back", origin=origin.name)
+        self.keep(origin)
+
+    def robots_missing(self, origin: Origin, reason: str) -> None:
+        """Nothing may be fetched without it. Each crawl that waits for it is told."""
+        now, was_in_trouble = clock.now(), bool(origin.state.trouble)
+        origin.state.robots_missing(reason)
+        trouble = origin.state.trouble
+        if not was_in_trouble:
+            self.in_trouble(origin)
+        waiting = {url.crawl: url.url for url in reversed(origin.urls)}
+
+        def count(store: ShardStore) -> None:
+            for crawl, url in waiting.items():
+                store.count_error(crawl, trouble, url, now)
+
+        self._settling.tell(origin.domain.shard, count)
+
+    # URLs
+
+    def give_back(self, shard: OwnedShard, urls: Iterable[ClaimedUrl]) -> None:
+        """To the store, as they were."""
+        for url in urls:
+            self._settling.settle(shard, given_back(url))
+
+
+def given_back(url: ClaimedUrl) -> Settled:
+    """Queued again as it was; spends no attempt."""
+    return Settled(url.id, UrlState.QUEUED, attempts=url.attempts)

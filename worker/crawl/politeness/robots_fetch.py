@@ -1,0 +1,93 @@
+"""The robots.txt of one origin, asked for when its rules are neither in memory nor kept."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import LeaseLost, StoredRobots
+from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.politeness.robots import RobotsRules
+from manyhands.worker.crawl.politeness.robots_cache import RobotsCache, fetch_robots
+from manyhands.worker.net.fetcher import HopFetcher
+
+CACHE_BYTES = 64 * 1024 * 1024
+
+
+class KeptByOwner(Protocol):
+    """Where the owner of the origin keeps robots.txt files. `check` raises LeaseLost when it is the
+    owner no more, and runs directly before each request is sent."""
+
+    async def load(self, origin: str) -> StoredRobots | None: ...
+
+    async def keep(self, origin: str, robots: StoredRobots) -> None: ...
+
+    def check(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Learned:
+    """`rules` is None when they cannot be known here: the lease is lost, or there was an `error`.
+    `was_requested`: the origin was asked, and must not be asked again before its delay."""
+
+    rules: RobotsRules | None = None
+    was_requested: bool = False
+    error: Exception | None = None
+
+
+class RobotsFetches:
+    """State: the rules in memory."""
+
+    def __init__(self, fetcher: HopFetcher, retry_s: float) -> None:
+        self._fetcher = fetcher
+        self._cache = RobotsCache(CACHE_BYTES, retry_s, clock.now)
+
+    def known(self, origin: str) -> RobotsRules | None:
+        """What is in memory and still counts."""
+        return self._cache.peek(origin)
+
+    async def learn(
+        self,
+        origin: str,
+        state: OriginState,
+        kept: KeptByOwner,
+        *,
+        user_agent: str,
+        patience_s: float,
+    ) -> Learned:
+        """Raises nothing. `state` takes note of failures, and is the caller's to keep."""
+        source = _Source(kept, self._fetcher, user_agent)
+        learned = Learned()
+        try:
+            learned.rules = await self._cache.get(origin, source, state, patience_s)
+        except LeaseLost:
+            pass
+        except Exception as error:
+            learned.error = error
+        learned.was_requested = source.was_requested
+        return learned
+
+    async def close(self) -> None:
+        """End what is under way; those who wait for it are cancelled."""
+        await self._cache.close()
+
+
+class _Source:
+    """State: whether the origin was asked."""
+
+    def __init__(self, kept: KeptByOwner, fetcher: HopFetcher, user_agent: str) -> None:
+        self._kept = kept
+        self._fetcher = fetcher
+        self._user_agent = user_agent
+        self.was_requested = False
+        self.load = kept.load
+        self.keep = kept.keep
+
+    async def fetch(self, origin: str) -> StoredRobots:
+        self.was_requested = True
+        return await fetch_robots(
+            self._fetcher,
+            origin,
+            user_agent=self._user_agent,
+            check=self._kept.check,
+            now=clock.now,
+        )

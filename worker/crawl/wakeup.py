@@ -1,0 +1,37 @@
+"""A call that is wanted soon, once for all who want it in one turn of the loop.
+
+Whoever wants it need not know who is called.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Wakeup:
+    """State: who is called, whether that is due, and the timer for what is due later."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._call: Callable[[], None] | None = None
+        self._is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def calls(self, call: Callable[[], None]) -> None:
+        self._call = call
+
+    def wake(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._ring)
+
+    def wake_at(self, at: float) -> None:
+        """On the loop's clock; forgotten when somebody wakes before."""
+        self._timer = self._loop.call_at(at, self.wake)
+
+    def _ring(self) -> None:
+        self._is_due = False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._call is not None:
+            self._call()
