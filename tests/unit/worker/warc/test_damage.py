@@ -285,7 +285,12 @@ def test_places_where_no_record_begins_are_not_all_tried(
     pack: Pack, piece: bytes, records: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To try one takes some 10 us, and a megabyte has room for 300,000."""
-    packing = {gzipped: frames.Gzip, zstandard_packed: frames.Zstd, as_it_is: frames.Plain}[pack]
+    packings: dict[Pack, type[frames.Gzip] | type[frames.Zstd] | type[frames.Plain]] = {
+        gzipped: frames.Gzip,
+        zstandard_packed: frames.Zstd,
+        as_it_is: frames.Plain,
+    }
+    packing = packings[pack]
     tried: list[int] = []
     really_begins = packing.begins
 
