@@ -7,7 +7,6 @@ All of it follows from the job's arguments alone, so a repeat makes the same rec
 import asyncio
 from collections.abc import Iterable, Iterator
 
-from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.messages import (
     NO_ANSWER,
     NO_CRAWL,
@@ -21,25 +20,14 @@ from manyhands.shared.crawl.messages import (
 )
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobtypes import PARSE_QUEUE
-from manyhands.shared.urls import parse_url
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
 from manyhands.worker.jobs.registry import job
-from manyhands.worker.pages.bodies import BadBody, unpack
-from manyhands.worker.pages.html import (
-    MAX_CRAWLED_LINKS,
-    MAX_DIRECTIVES_LENGTH,
-    MAX_LINKS,
-    Extract,
-    extract,
-)
+from manyhands.worker.pages.bodies import BadBody
+from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH, extract, read
+from manyhands.worker.pages.html import MAX_LINKS
 from manyhands.worker.pages.page_ids import page_id, parsed_id
-from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
-from manyhands.worker.records import FIRST_VISIT, PageRecord
-
-# Of the links of a page and of a message together: short references on a page with a long URL make
-# long links.
-MAX_LINKS_LENGTH = 1_000_000
+from manyhands.worker.records import PageRecord
 
 
 # Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so
@@ -56,7 +44,7 @@ async def parse(
     context: JobContext,
 ) -> None:
     try:
-        said = _extract(body, content_type, final_url, MAX_LINKS)
+        said = read(body, content_type, final_url, MAX_LINKS)
     except (BadBody, InvalidUrl) as error:
         raise Dead(str(error)) from error
     context.emit(
@@ -108,70 +96,10 @@ def _in_messages(parsed: Iterable[ParsedPage]) -> Iterator[list[ParsedPage]]:
 
 
 def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
-    links: list[str] = []
-    cuts = page.cuts
-    problem = ""
-    try:
-        said = _extract(page.body, page.content_type, page.url, MAX_CRAWLED_LINKS)
-    except (BadBody, InvalidUrl) as error:
-        # The crawl counts its pages: it must hear of this one, too.
-        problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
-    else:
-        header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
-        # A page of no crawl has nothing but its record: without a place for it the job fails.
-        if page.crawl == NO_CRAWL or context.can_emit(PageRecord):
-            context.emit(_record(page, said, header))
-        links, has_more = _to_follow(page, said, header)
-        cuts = (*cuts, *said.cuts)
-        if has_more and Cut.LINK_LIMIT not in cuts:
-            cuts = (*cuts, Cut.LINK_LIMIT)
-    return ParsedPage(page.crawl, page.key, page.url, page.depth, links, problem, cuts)
-
-
-def _extract(body: str, content_type: str, url: str, max_links: int) -> Extract:
-    page_url = parse_url(url)
-    html = unpack(body)
-    return extract(html, content_type, page_url, max_links) if html else Extract(None, [])
-
-
-def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageRecord:
-    """Who asks not to be indexed has no title in it."""
-    is_indexable = not (said.robots.noindex or header.noindex)
-    is_of_crawl = page.crawl != NO_CRAWL
-    is_cut = bool(said.cuts) or len(said.links) > MAX_LINKS
-    return PageRecord(
-        id=page.visit,
-        url=page.url,
-        final_url=page.url,
-        status=page.status,
-        content_type=page.content_type,
-        title=said.title if is_indexable else None,
-        language=said.language,
-        links=said.links[:MAX_LINKS],
-        is_truncated=page.is_truncated or is_cut,
-        fetched_at=page.fetched_at,
-        crawl=page.crawl if is_of_crawl else None,
-        visit=FIRST_VISIT if is_of_crawl else None,
-        depth=page.depth if is_of_crawl else None,
-        is_indexable=is_indexable,
+    found = extract(page)
+    # A page of no crawl has nothing but its record: without a place for it the job fails.
+    if found.record is not None and (page.crawl == NO_CRAWL or context.can_emit(PageRecord)):
+        context.emit(found.record)
+    return ParsedPage(
+        page.crawl, page.key, page.url, page.depth, found.links, found.problem, found.cuts
     )
-
-
-def _to_follow(
-    page: FetchedPage, said: Extract, header: RobotsDirectives
-) -> tuple[list[str], bool]:
-    """The links, and whether there would be more."""
-    left_out = {page.url}
-    if page.obeys_nofollow:
-        if said.robots.nofollow or header.nofollow:
-            return [], False
-        left_out |= said.nofollow
-    links: list[str] = []
-    length = 0
-    for link in said.links:
-        length += len(link)
-        if length > MAX_LINKS_LENGTH:
-            return links, True
-        if link not in left_out:
-            links.append(link)
-    return links, False

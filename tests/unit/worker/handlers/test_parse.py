@@ -8,11 +8,12 @@ from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.messages import FetchedPage, ParsedPage
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobs import encode_job
-from manyhands.worker.handlers.parse import MAX_LINKS_LENGTH, parse, parse_pages
+from manyhands.worker.handlers.parse import parse, parse_pages
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
 from manyhands.worker.jobs.registry import make_handler
 from manyhands.worker.pages.bodies import pack
+from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH
 from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_LINKS
 from manyhands.worker.records import PageRecord
 from manyhands.worker.testing import MemorySinks, make_delivery

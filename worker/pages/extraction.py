@@ -1,0 +1,94 @@
+"""What is made of a fetched page of a crawl: its record, and the links to follow. One function with
+all of it, so that it can run wherever the page is. Pure."""
+
+from typing import NamedTuple
+
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
+from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.urls import parse_url
+from manyhands.worker.pages import html
+from manyhands.worker.pages.bodies import BadBody, unpack
+from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, MAX_LINKS, Extract
+from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
+from manyhands.worker.records import FIRST_VISIT, PageRecord
+
+# Of the links of a page together: short references on a page with a long URL make long links.
+MAX_LINKS_LENGTH = 1_000_000
+
+
+class ExtractedPage(NamedTuple):
+    """`links` are those to follow. `record` is None, and `problem` why, if the page could not be
+    parsed. `cuts` is what was cut of it, when it was fetched and when it was parsed."""
+
+    record: PageRecord | None
+    links: list[str]
+    problem: str
+    cuts: tuple[str, ...]
+
+
+def extract(page: FetchedPage) -> ExtractedPage:
+    """Raises nothing: a crawl counts its pages, and must hear of each."""
+    try:
+        said = read(page.body, page.content_type, page.url, MAX_CRAWLED_LINKS)
+    except (BadBody, InvalidUrl) as error:
+        problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
+        return ExtractedPage(None, [], problem, page.cuts)
+    header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
+    links, has_more = _to_follow(page, said, header)
+    cuts = (*page.cuts, *said.cuts)
+    if has_more and Cut.LINK_LIMIT not in cuts:
+        cuts = (*cuts, Cut.LINK_LIMIT)
+    return ExtractedPage(_record(page, said, header), links, "", cuts)
+
+
+def read(body: str, content_type: str, url: str, max_links: int) -> Extract:
+    """What a page says whose body is packed. Raises BadBody or InvalidUrl."""
+    page_url = parse_url(url)
+    unpacked = unpack(body)
+    if not unpacked:
+        return Extract(None, [])
+    return html.extract(unpacked, content_type, page_url, max_links)
+
+
+def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageRecord:
+    """Who asks not to be indexed has no title in it."""
+    is_indexable = not (said.robots.noindex or header.noindex)
+    is_of_crawl = page.crawl != NO_CRAWL
+    is_cut = bool(said.cuts) or len(said.links) > MAX_LINKS
+    return PageRecord(
+        id=page.visit,
+        url=page.url,
+        final_url=page.url,
+        status=page.status,
+        content_type=page.content_type,
+        title=said.title if is_indexable else None,
+        language=said.language,
+        links=said.links[:MAX_LINKS],
+        is_truncated=page.is_truncated or is_cut,
+        fetched_at=page.fetched_at,
+        crawl=page.crawl if is_of_crawl else None,
+        visit=FIRST_VISIT if is_of_crawl else None,
+        depth=page.depth if is_of_crawl else None,
+        is_indexable=is_indexable,
+    )
+
+
+def _to_follow(
+    page: FetchedPage, said: Extract, header: RobotsDirectives
+) -> tuple[list[str], bool]:
+    """The links, and whether there would be more."""
+    left_out = {page.url}
+    if page.obeys_nofollow:
+        if said.robots.nofollow or header.nofollow:
+            return [], False
+        left_out |= said.nofollow
+    links: list[str] = []
+    length = 0
+    for link in said.links:
+        length += len(link)
+        if length > MAX_LINKS_LENGTH:
+            return links, True
+        if link not in left_out:
+            links.append(link)
+    return links, False
