@@ -17,9 +17,9 @@ from loadtest.lib.terminal import print_failed
 LEAST = 0.97
 HOW = """\
 Both checkouts do every cell in every round, one right after the other and each first in turn. A run
-has processes of its own, started from the checkout whose product it measures; what measures them is
-the new one's. *New : old* compares the two runs of a round: the median of these ratios, the
-smallest and the largest. It is turned round where less is better, so that above 1 the new one is
+has processes of its own, started from the checkout whose product it measures and measured by that
+checkout's own load test. *New : old* compares the two runs of a round: the median of these ratios,
+the smallest and the largest. It is turned round where less is better, so that above 1 the new one is
 always the better.
 """
 
