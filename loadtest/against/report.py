@@ -19,8 +19,8 @@ HOW = """\
 Both checkouts do every cell in every round, one right after the other and each first in turn. A run
 has processes of its own, started from the checkout whose product it measures and measured by that
 checkout's own load test. *New : old* compares the two runs of a round: the median of these ratios,
-the smallest and the largest. It is turned round where less is better, so that above 1 the new one is
-always the better.
+the smallest and the largest. It is turned round where less is better, so that above 1 the new one
+is always the better.
 """
 
 
