@@ -172,25 +172,37 @@ class _Zstd:
     """The library stops at a limit only if what it writes to raises."""
 
     def __init__(self) -> None:
-        self._decoded: list[bytes] = []
-        self._wanted = 0
         decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
+        # Not this object itself: the garbage collector does not see into the library's, so a circle
+        # through it would keep every page, and its window, for ever.
+        self._output = _Output()
         # Of the file that it asks for it calls `write` only.
-        target = cast("IO[bytes]", self)
+        target = cast("IO[bytes]", self._output)
         self._writer = decompressor.stream_writer(target, write_size=_ZSTD_PIECE_BYTES)
 
     def decode(self, chunk: bytes, wanted: int) -> list[bytes]:
-        self._decoded, self._wanted = [], wanted
+        self._output.begin(wanted)
         try:
             self._writer.write(chunk)
         except _Enough:
             pass
         except zstandard.ZstdError as error:
-            raise _Damaged(error, self._decoded) from None
-        return self._decoded
+            raise _Damaged(error, self._output.pieces) from None
+        return self._output.pieces
+
+
+class _Output:
+    """State: what was decompressed, and how much more of it is wanted."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self._wanted = 0
+
+    def begin(self, wanted: int) -> None:
+        self.pieces, self._wanted = [], wanted
 
     def write(self, data: bytes) -> int:
-        self._decoded.append(bytes(data))
+        self.pieces.append(bytes(data))
         self._wanted -= len(data)
         if self._wanted <= 0:
             raise _Enough

@@ -1,8 +1,10 @@
 """A body is decompressed as it comes, and never beyond its limit."""
 
+import contextlib
 import gzip
 import os
 import tracemalloc
+import weakref
 import zlib
 
 import brotli
@@ -188,3 +190,17 @@ def test_members_of_gzip_have_a_limit():
     many = BoundedBody("gzip", 10**6)
     assert not many.feed(gzip.compress(b"x") * (MAX_GZIP_MEMBERS + 1))
     assert (many.data, many.is_truncated) == (b"x" * MAX_GZIP_MEMBERS, True)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data"), [*ENCODED[2:], ("zstd", b"\x28\xb5\x2f\xfd damaged")]
+)
+def test_nothing_of_a_page_stays_when_it_is_forgotten(encoding, data):
+    """Not even until the garbage collector comes, which does not see into libraries."""
+    body = BoundedBody(encoding, 10_000)
+    with contextlib.suppress(PermanentFetchError):
+        body.feed(data)
+    assert body._decoder is not None
+    decoder = weakref.ref(body._decoder)
+    del body
+    assert decoder() is None
