@@ -51,7 +51,7 @@ class SmallDiskBroker(BrokerServer):
         script = (
             f'mount -t tmpfs -o size={self._size_mb}m tmpfs "$SMALL_DISK" && '
             f'head -c {FILLER_MB}M /dev/zero > "$SMALL_DISK/filler" && '
-            f'exec "{sys.executable}" -m broker'
+            f'exec "{sys.executable}" -m manyhands.broker'
         )
         env = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])} | self.settings
         return Child([*NAMESPACE, "sh", "-c", script], log=self.data_dir / "broker.log", env=env)

@@ -86,12 +86,12 @@ class RunningCli:
         self.process.send_signal(signal.SIGINT)
         return await self.ended()
 
-    def started(self, module: str) -> int:
+    def started(self, service: str) -> int:
         """The pid of a service that it has started."""
         (found,) = (
             child.pid
             for child in psutil.Process(self.process.pid).children()
-            if child.cmdline()[1:3] == ["-m", module]
+            if child.cmdline()[1:3] == ["-m", f"manyhands.{service}"]
         )
         return found
 
