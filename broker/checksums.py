@@ -7,11 +7,11 @@ begins with the key, so that a job that turns up under another key is found too.
 
 from zlib import crc32
 
-LOW_BITS = 0xFFFF_FFFF
+_LOW_BITS = 0xFFFF_FFFF
 
 
 def of_job(key: int, payload: bytes) -> int:
-    return crc32(payload, key & LOW_BITS)
+    return crc32(payload, key & _LOW_BITS)
 
 
 def of_set_row(kind: str, jid: str, jobtype: str, payload: bytes) -> int:

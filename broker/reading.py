@@ -10,12 +10,11 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
 from manyhands.broker.batches import STATEMENT_BYTES, SetRow
-from manyhands.broker.checksums import LOW_BITS, of_job, of_set_row
+from manyhands.broker.checksums import of_job, of_set_row
 from manyhands.broker.damage import Damage, is_damage
 from manyhands.broker.jobs import KEPT_IN_HAND_BYTES, from_row
 from manyhands.broker.schema import SEQUENCE_BITS
@@ -176,7 +175,7 @@ class Reader:
         last = after
         for key, payload, checksum in found:
             # Most often the first look is enough, and it is made for every job.
-            is_whole = crc32(payload, key & LOW_BITS) == checksum
+            is_whole = of_job(key, payload) == checksum
             if key <= last or not (is_whole or _is_whole_job(key, payload, checksum)):
                 raise ValueError("a job is not as it was stored")
             last = key
