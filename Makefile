@@ -30,7 +30,7 @@ lint: $(VENV)/.installed
 	$(VENV)/bin/mypy
 
 unit: $(VENV)/.installed
-	$(VENV)/bin/pytest -q -n 2 tests/unit examples
+	$(VENV)/bin/pytest -q -n 2 $(COVERAGE) tests/unit examples
 
 format: $(VENV)/.installed ## Format and sort imports
 	$(VENV)/bin/ruff format .

@@ -27,8 +27,14 @@ DRAIN_S = 20
 
 SECTIONS = ("api", "batch", "faktory", "crawl")
 KEYS = """
-`manyhands api key NAME ingest+read+admin` makes a key, and prints what API_KEYS needs of it.
+`manyhands api key NAME ingest+read+admin` creates a key and prints it with its
+entry for API_KEYS.
 """
+KEY = (
+    "Create an API key and print it with its entry for API_KEYS, which holds only a hash of it. "
+    "ingest: queue jobs, start crawls and add seeds. read: every GET. admin: everything else, "
+    "such as pausing crawls and purging queues."
+)
 
 
 def main() -> int:
@@ -48,22 +54,22 @@ def main() -> int:
 def make_parser() -> argparse.ArgumentParser:
     parser = settings_parser(
         "api",
-        "Take jobs over HTTP and answer when the broker has them.",
+        "Accept jobs and crawls over HTTP; answer once they are stored.",
         SECTIONS,
         commands="key NAME SCOPES",
         more=KEYS,
     )
     commands = parser.add_subparsers(dest="command", prog=parser.prog)
-    key = commands.add_parser("key", help="make an API key")
-    key.add_argument("name", help="who it is for")
-    key.add_argument("scopes", help="ingest, read, admin; several joined by +")
+    key = commands.add_parser("key", help="create an API key", description=KEY)
+    key.add_argument("name", metavar="NAME", help="who it is for")
+    key.add_argument("scopes", metavar="SCOPES", help="ingest, read or admin, several joined by +")
     return parser
 
 
 def _print_key(name: str, scopes: str) -> None:
     secret, entry = new_key(name, scopes)
-    sys.stdout.write(f"key (send it as X-API-Key; it is not kept): {secret}\n")
-    sys.stdout.write(f"entry for API_KEYS:                          {entry}\n")
+    sys.stdout.write(f"key (send it as X-API-Key; it is not stored): {secret}\n")
+    sys.stdout.write(f"entry for API_KEYS:                            {entry}\n")
 
 
 def _serve(settings: Settings) -> None:
@@ -71,7 +77,7 @@ def _serve(settings: Settings) -> None:
     configure_logs(settings.api.log_level, service="api")
     asyncio.run(_check_login(settings.faktory))
     if settings.crawl.state is not None:
-        # What is wrong with it is told at once, too.
+        # A faulty store is reported at once, too.
         open_control(settings.crawl.state).close()
     if not keys:
         get_logger("api").warning("no API keys: whoever can connect can queue jobs")
@@ -100,7 +106,7 @@ def _serve(settings: Settings) -> None:
 
 
 async def _check_login(faktory: FaktorySettings) -> None:
-    """A wrong password is told at once; a broker that is away may come."""
+    """A wrong password is reported at once; a broker that is down may still come up."""
     client = Client(parse_url(faktory.url), ca_file=faktory.ca_file)
     try:
         await client.probe()

@@ -11,12 +11,13 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Res
 from prometheus_client.core import Metric
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from manyhands.api.bodies import ZSTD_WINDOW_BYTES, Chunks, Lines, read_body, unpack_whole, unpacker
+from manyhands.api.bodies import read_body, unpack_whole
+from manyhands.api.body_lines import NDJSON, body_lines
 from manyhands.api.guard import RequestHeaders
 from manyhands.api.intake import EncodedJob, checked, query_options, split_list
 from manyhands.api.keys import Key
 from manyhands.api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
-from manyhands.api.parts import Parts, broker_failed, pay, pay_now, soon
+from manyhands.api.parts import Parts, broker_failed, pay_now, soon
 from manyhands.api.problems import Problem, bad_request, too_busy, too_large, unavailable
 from manyhands.api.siblings import ask_all
 from manyhands.api.stream import JobStream, ReadLine, push_list
@@ -29,14 +30,11 @@ from manyhands.shared.jobtypes import JOB_TYPES
 from manyhands.shared.version import VERSION
 
 MAX_LIST_JOBS = 10_000
-# What a stream counts for among others; it rarely holds more, but for what unpacks it.
-STREAM_BYTES = 1024 * 1024
 MAX_WHICH_BYTES = 1024 * 1024
 # More than what is said of one job.
 STATE_BYTES = 1024
 # Of SQLite, whose row numbers are the places of a set's jobs.
 MAX_ID = 2**63 - 1
-NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 PLAIN = "text/plain"
 
 router = APIRouter()
@@ -46,10 +44,6 @@ def body_of(model: type[BaseModel]) -> dict[str, Any]:
     """The OpenAPI of a body that the route reads itself, whatever its content type says."""
     content = {"application/json": {"schema": model.model_json_schema()}}
     return {"requestBody": {"required": True, "content": content}}
-
-
-def stream_bytes(visit: RequestHeaders) -> int:
-    return STREAM_BYTES + (ZSTD_WINDOW_BYTES if visit.content_encoding == "zstd" else 0)
 
 
 def held(parts: Parts, body: bytes) -> Response:
@@ -111,12 +105,12 @@ async def take_jobs(request: Request) -> Response:
     if visit.content_type == PLAIN:
         options = query_options(request.scope["query_string"])
         return await _take_lines(
-            request, parts, visit, lambda line, now: parts.intake.url(line, options, now)
+            request, parts, lambda line, now: parts.intake.url(line, options, now)
         )
     if request.scope["query_string"]:
         raise bad_request("options stand in each job, not in the query")
     if visit.content_type in NDJSON:
-        return await _take_lines(request, parts, visit, parts.intake.line)
+        return await _take_lines(request, parts, parts.intake.line)
     return await _take_list(request, parts, visit)
 
 
@@ -140,17 +134,11 @@ async def _take_list(request: Request, parts: Parts, visit: RequestHeaders) -> R
     return _json({"accepted": len(jobs), "jobs": listed}, 202)
 
 
-async def _take_lines(
-    request: Request, parts: Parts, visit: RequestHeaders, read_line: ReadLine[EncodedJob]
-) -> Response:
-    key: Key = request.scope["key"]
-    unpack = unpacker(visit.content_encoding)
-    with parts.streams.hold(key, stream_bytes(visit)), parts.stoppable() as stop:
-        stream = JobStream(parts.client, read_line, lambda count: pay(key, count, stop), stop)
+async def _take_lines(request: Request, parts: Parts, read_line: ReadLine[EncodedJob]) -> Response:
+    with body_lines(request, parts) as body:
+        stream = JobStream(parts.client, read_line, body.pay, body.stop)
         try:
-            report = await stream.take(
-                Chunks(request.receive, stop), unpack, Lines(parts.settings.max_line_bytes)
-            )
+            report = await stream.take(body.chunks, body.unpacker, body.lines)
         finally:
             parts.metrics.jobs.labels("stream").inc(stream.report.accepted)
     return _json(report.result(), 202)

@@ -21,7 +21,8 @@ from manyhands.shared.settings.loading import load
 from manyhands.shared.settings.options import add_settings, settings_parser
 
 CLIENTS = """
-Clients find it as they find any Faktory server: FAKTORY_URL=tcp://:password@host:7419
+Clients connect as to any Faktory server:
+  FAKTORY_URL=tcp://:password@host:7419
 """
 SECTIONS = ("broker",)
 

@@ -20,12 +20,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from manyhands.broker.batches import SET_NAMES
 from manyhands.broker.jobs import utc_text
 from manyhands.broker.store import Store
-from manyhands.broker.verbs import Verbs, resident_kb
+from manyhands.broker.verbs import Verbs
 from manyhands.shared.budget import ByteBudget
 from manyhands.shared.http.answers import HeldAnswer
 from manyhands.shared.http.hosts import is_own_host
 from manyhands.shared.http.limits import HELD_PAGES_BYTES, PAGE_BYTES
 from manyhands.shared.http.serving import listen, serving
+from manyhands.shared.memory import own_resident_bytes
 
 PAGE = 100
 MAX_PAGE = 1000
@@ -55,7 +56,7 @@ class Figures(Collector):
         yield from (queued, latency, sets)
         for name, text, value in (
             ("broker_connections", "Clients", self._verbs.connections),
-            ("broker_resident_bytes", "Memory", resident_kb() * 1024),
+            ("broker_resident_bytes", "Memory", own_resident_bytes()),
             ("broker_held_bytes", "Held for clients", manager.store.memory.held),
             ("broker_disk_full", "1 while no job is taken", int(manager.store.is_disk_full)),
             ("broker_damaged", "1: the database is damaged", int(damage.is_there)),

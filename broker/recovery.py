@@ -3,6 +3,7 @@
 import contextlib
 import sqlite3
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,15 +23,13 @@ WRITTEN_AT_ONCE = 5_000
 
 
 class Recovered:
-    """State: what was found so far, as numbers, and the queues by their numbers."""
+    """State: what was found so far, as numbers; the queues of a number, by what its jobs say."""
 
     def __init__(self, target: sqlite3.Connection, gone: set[tuple[int, int]]) -> None:
         self._target = target
         self._gone = gone
         self.unreadable = 0
-        self.rows: Counter[int] = Counter()
-        self.last_keys: dict[int, int] = {}
-        self.names: dict[int, str] = {}
+        self.rows: Counter[tuple[int, str]] = Counter()
         self.sets: Counter[str] = Counter()
         self._jobs: list[tuple[int, bytes, int]] = []
         self._set_rows: list[tuple[Any, ...]] = []
@@ -73,10 +72,7 @@ class Recovered:
             return
         if (0, key) in self._gone:
             return
-        number = key >> SEQUENCE_BITS
-        self.names.setdefault(number, queue or DEFAULT_QUEUE)
-        self.rows[number] += 1
-        self.last_keys[number] = max(self.last_keys.get(number, 0), key)
+        self.rows[key >> SEQUENCE_BITS, queue or DEFAULT_QUEUE] += 1
         self._jobs.append((key, payload, right))
 
     def _add_set_row(self, row: SetRow, checksum: int | None) -> None:
@@ -101,20 +97,51 @@ class Recovered:
         self._jobs.clear()
         self._set_rows.clear()
 
-    def finish(self, names: dict[int, tuple[str, int]], counters: dict[str, int]) -> None:
+    def finish(self, paused: set[str], counters: dict[str, int]) -> None:
         """The queues and the counts, which follow from what was found."""
         self.write()
+        names = names_by_most(self.rows)
+        for number, name in [pair for pair in self.rows if names.get(pair[0]) != pair[1]]:
+            self._drop(number, name)
         self._target.executemany(
-            "INSERT INTO queues (id, name, is_paused, rows, last_key) VALUES (?, ?, ?, ?, ?)",
-            [
-                (number, *names.get(number, (name, 0)), self.rows[number], self.last_keys[number])
-                for number, name in self.names.items()
-            ],
+            "INSERT INTO queues (id, name, is_paused, rows, last_key)"
+            " SELECT ?1, ?2, ?3, count(*), max(key) FROM jobs WHERE key > ?4 AND key < ?5",
+            [(number, name, name in paused, *_keys_of(number)) for number, name in names.items()],
         )
         self._target.executemany(
             "INSERT OR REPLACE INTO counters VALUES (?, ?)",
             [*counters.items(), *self.sets.items(), ("closed", 0)],
         )
+
+    def _drop(self, number: int, name: str) -> None:
+        """Jobs under a key of another queue: the checksum covers the key's lower half alone."""
+        kept = self._target.execute(
+            "SELECT key, payload FROM jobs WHERE key > ? AND key < ?", _keys_of(number)
+        )
+        wrong = [
+            (key,)
+            for key, payload in kept.fetchall()
+            if (decode_one(payload).queue or DEFAULT_QUEUE) == name
+        ]
+        self._target.executemany("DELETE FROM jobs WHERE key = ?", wrong)
+        self.unreadable += self.rows.pop((number, name))
+
+
+def names_by_most(rows: Mapping[tuple[int, str], int]) -> dict[int, str]:
+    """Which queue each number means, if damaged keys or names claim more than one: what most jobs
+    say. A number has one name, and a name one number."""
+    names: dict[int, str] = {}
+    taken: set[str] = set()
+    for number, name in sorted(rows, key=lambda pair: rows[pair], reverse=True):
+        if number not in names and name not in taken:
+            names[number] = name
+            taken.add(name)
+    return names
+
+
+def _keys_of(number: int) -> tuple[int, int]:
+    """Both ends excluded."""
+    return number << SEQUENCE_BITS, (number + 1) << SEQUENCE_BITS
 
 
 def recover(directory: Path, target: Path, progress: Progress) -> list[str]:
@@ -135,7 +162,7 @@ def recover(directory: Path, target: Path, progress: Progress) -> list[str]:
                 for number in progress.over(range(1, pages.count + 1), "pages"):
                     for record in pages.records(number):
                         found.add(record)
-            found.finish(small.names, small.counters)
+            found.finish(small.paused, small.counters)
             database.execute("COMMIT")
             # Alone it must have everything: it is renamed.
             database.execute("PRAGMA journal_mode = DELETE").fetchall()
@@ -144,10 +171,10 @@ def recover(directory: Path, target: Path, progress: Progress) -> list[str]:
 
 
 class SmallTables(NamedTuple):
-    """Names and pauses of queues, what is done and could not be deleted, how many jobs there are
-    said to be, and the counts."""
+    """The paused queues, what is done and could not be deleted, how many jobs there are said to be,
+    and the counts."""
 
-    names: dict[int, tuple[str, int]]
+    paused: set[str]
     gone: set[tuple[int, int]]
     expected: int | None
     counters: dict[str, int]
@@ -157,16 +184,16 @@ def _small_tables(source: Path) -> SmallTables:
     """Where they cannot be read, jobs know their queue, and the counts begin anew."""
     try:
         with contextlib.closing(open_read_only(source)) as database:
-            queues = database.execute("SELECT id, name, is_paused, rows FROM queues").fetchall()
+            queues = database.execute("SELECT name, is_paused, rows FROM queues").fetchall()
             counters = dict(database.execute("SELECT name, value FROM counters"))
             is_older = check(database) < VERSION
             gone = [] if is_older else database.execute("SELECT is_set, key FROM gone").fetchall()
     except (sqlite3.DatabaseError, UnusableDatabase):
-        return SmallTables({}, set(), None, {})
+        return SmallTables(set(), set(), None, {})
     expected = sum(rows for *_, rows in queues)
     expected += sum(counters.pop(name, 0) for name in SET_NAMES)
-    names = {number: (name, paused) for number, name, paused, _ in queues}
-    return SmallTables(names, set(gone), expected, counters)
+    paused = {name for name, is_paused, _ in queues if is_paused}
+    return SmallTables(paused, set(gone), expected, counters)
 
 
 def _told(found: Recovered, expected: int | None, target: Path) -> list[str]:

@@ -5,12 +5,10 @@ Error texts are Faktory's where clients match on them.
 
 import asyncio
 import codecs
-import os
 import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,6 +31,7 @@ from manyhands.broker.manager import Manager
 from manyhands.broker.mutations import Mutation, check_pattern, mutate
 from manyhands.broker.queues import Queue
 from manyhands.shared.logs import get_logger
+from manyhands.shared.memory import own_resident_bytes
 
 OK = b"+OK\r\n"
 NOTHING = b"$-1\r\n"
@@ -55,7 +54,6 @@ SPARE_STACK = 200
 # Characters of a client's line that an error repeats.
 MAX_QUOTED = 200
 UTF8_PIECE = 256 * 1024
-_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 class Fail(msgspec.Struct):
@@ -284,7 +282,7 @@ class Verbs:
             "server": self._server()
             | {
                 "uptime": int(time.monotonic() - self._started_at),
-                "used_memory_mb": resident_kb() // 1024,
+                "used_memory_mb": own_resident_bytes() // 2**20,
                 **self._damage(),
             },
         }
@@ -445,7 +443,3 @@ def _decode_pushed(decoder: Callable[[bytes], Any], data: bytes) -> Any:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def resident_kb() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE_KB

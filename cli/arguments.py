@@ -35,12 +35,13 @@ examples:
 CRAWL_EXAMPLES = """
 examples:
   {prog} https://example.org --email me@example.org
-  {prog} https://example.org --email me@example.org --max-pages 1000 --within domains \\
-      --exclude '*/search?*' --output pages.ndjson
+  {prog} https://example.org --email me@example.org \\
+      --max-pages 1000 --within domains --exclude '*/search?*' \\
+      --output pages.ndjson
   {prog} --state manyhands-data          resume the crawl stored there
 
-Obeys robots.txt and fetches one page at a time from each domain. To crawl your own
-network, name it in ALLOW_NETS:
+Obeys robots.txt and fetches one page at a time from each domain. To crawl your
+own network, name it in ALLOW_NETS:
   ALLOW_NETS=127.0.0.0/8 {prog} http://localhost:8000 ...
 """
 UP_EXAMPLES = """
@@ -65,11 +66,13 @@ WARC_EXAMPLES = """
 examples:
   {prog} crawl.warc.gz s3://bucket/other.warc.gz
   {prog} warc.paths.gz --prefix https://data.commoncrawl.org/
-  {prog} warc.paths.gz --prefix s3://commoncrawl/ --export s3://bucket/tables
+  {prog} warc.paths.gz --prefix s3://commoncrawl/ \\
+      --export s3://bucket/tables
 
-Files ending in .paths, .txt, .list or .lst (also .gz, .zst) are lists with one WARC
-file, a path or a URL, per line. Relative paths without a prefix start at the worker's
-WARC_FILES, as does the directory of an export; a worker reads no other local files.
+Files ending in .paths, .txt, .list or .lst (also .gz, .zst) are lists with one
+WARC file, a path or a URL, per line. Relative paths without a prefix start at
+the worker's WARC_FILES, as does the directory of an export; a worker reads no
+other local files.
 """
 STATUS_EXAMPLES = """
 examples:
@@ -112,8 +115,9 @@ def _command(
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
     demo.description = (
-        "Start a broker, the API, workers and a made-up web on this machine, crawl that web\n"
-        "and report how politely it was visited. Everything is stopped and removed at the end."
+        "Start a broker, the API, workers and a made-up web on this machine, crawl that\n"
+        "web and report how politely it was visited. Everything is stopped and removed at\n"
+        "the end."
     )
     demo.add_argument(
         "--hosts", type=_demo_hosts, default=100, metavar="N", help="hosts in the web (default 100)"
@@ -139,8 +143,9 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
 
 def _add_crawl(crawl: argparse.ArgumentParser) -> None:
     crawl.description = (
-        "Start a broker, the API and a worker on this machine, crawl from these URLs and write\n"
-        "one line of JSON per page. After an interruption, the same command resumes the crawl."
+        "Start a broker, the API and a worker on this machine, crawl from these URLs and\n"
+        "write one line of JSON per page. After an interruption, the same command resumes\n"
+        "the crawl."
     )
     crawl.add_argument("urls", nargs="*", metavar="URL", help="where to start; none: resume")
     crawl.add_argument(
@@ -201,8 +206,8 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
 
 def _add_up(up: argparse.ArgumentParser) -> None:
     up.description = (
-        "Run the broker, the API and the workers on this machine until Ctrl-C. If one of them\n"
-        "exits, all stop with an error; nothing is restarted."
+        "Run the broker, the API and the workers on this machine until Ctrl-C. If one of\n"
+        "them exits, all stop with an error; nothing is restarted."
     )
     up.add_argument(
         "--dir",
@@ -218,7 +223,7 @@ def _add_up(up: argparse.ArgumentParser) -> None:
 
 def _add_submit(submit: argparse.ArgumentParser) -> None:
     submit.description = (
-        "Send a file of any size, line by line, and report which lines were refused and why."
+        "Send a file of any size, line by line, and report which lines were refused and\nwhy."
     )
     submit.add_argument("file", metavar="FILE", help="a file, or - for stdin")
     _add_api(submit)
@@ -238,8 +243,8 @@ def _add_submit(submit: argparse.ArgumentParser) -> None:
 
 def _add_warc(warc: argparse.ArgumentParser) -> None:
     warc.description = (
-        "Queue WARC and WAT files for parsing: one record per page goes to the worker's sinks.\n"
-        "With --export, write them (and WET files) to Parquet, one row per record."
+        "Queue WARC and WAT files for parsing: one record per page goes to the worker's\n"
+        "sinks. With --export, write them (and WET files) to Parquet, one row per record."
     )
     warc.add_argument(
         "files",

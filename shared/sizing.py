@@ -28,26 +28,17 @@ class Size:
 
 
 def slots_for(jobs_per_s: float, round_trip_s: float, job_s: float) -> Size:
-    ours = jobs_per_s * _slot_s(round_trip_s, job_s)
-    classic = jobs_per_s * _classic_slot_s(round_trip_s, job_s)
+    ours = jobs_per_s * slot_s(round_trip_s, job_s)
+    classic = jobs_per_s * classic_slot_s(round_trip_s, job_s)
     slots = math.ceil(ours * HEADROOM)
     return Size(slots, math.ceil(classic * HEADROOM), slots * BYTES_PER_BUSY_SLOT)
 
 
-def rate_of(slots: int, round_trip_s: float, job_s: float) -> float:
-    """The most jobs per second that so many slots can do, if the server has them."""
-    return slots / _slot_s(round_trip_s, job_s)
-
-
-def classic_rate_of(slots: int, round_trip_s: float, job_s: float) -> float:
-    """As `rate_of`, for a client with one socket per slot."""
-    return slots / _classic_slot_s(round_trip_s, job_s)
-
-
-def _slot_s(round_trip_s: float, job_s: float) -> float:
-    """How long a job takes a slot."""
+def slot_s(round_trip_s: float, job_s: float) -> float:
+    """How long a job takes up a slot."""
     return round_trip_s + GATHER_S + job_s
 
 
-def _classic_slot_s(round_trip_s: float, job_s: float) -> float:
+def classic_slot_s(round_trip_s: float, job_s: float) -> float:
+    """As `slot_s`, for a client with one socket per slot."""
     return 2 * round_trip_s + job_s

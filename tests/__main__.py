@@ -13,7 +13,7 @@ import pytest
 from tests.proofs import ProofTable
 
 # Many of these wait for servers, not for the processor: more processes than cores.
-PROCESSES = "5"
+PROCESSES = "6"
 # Of a test that names none of its own: four times what unit tests have, for processes start in it.
 TIMEOUT_S = "120"
 # What `make prove` runs: all faults, and of the others those that have more to show at length.
@@ -27,6 +27,8 @@ PROOFS = (
     "tests/integration/test_http_memory.py",
     "tests/integration/test_shard_damage.py",
 )
+# Where else tests have the marker `proof`, which are left to `make prove`.
+ALSO_PROOFS = ("tests/integration", "-m", "proof")
 # The long runs do use it: side by side they would only wait for each other.
 PROOFS_AT_ONCE = "3"
 
@@ -41,12 +43,14 @@ def main() -> int:
     if arguments.prove:
         os.environ["TEST_PROVE"] = "1"
         table = ProofTable()
-        together = ["-m", "not alone", "-n", PROOFS_AT_ONCE]
-        alone = ["-m", "alone"]
-        codes = [
-            pytest.main([*(arguments.files or PROOFS), "-v", *some], plugins=[table])
-            for some in (together, alone)
+        files = arguments.files or PROOFS
+        runs = [
+            [*files, "-m", "not alone", "-n", PROOFS_AT_ONCE],
+            [*files, "-m", "alone"],
         ]
+        if not arguments.files:
+            runs.append([*ALSO_PROOFS, "-n", PROOFS_AT_ONCE, "--timeout", TIMEOUT_S])
+        codes = [pytest.main([*run, "-v"], plugins=[table]) for run in runs]
         table.write()
         # Not an error: some files have no test of one kind.
         nothing = pytest.ExitCode.NO_TESTS_COLLECTED
@@ -54,7 +58,10 @@ def main() -> int:
     # The longest first, so that none of them is what all others wait for at the end.
     levels = ["tests/acceptance", "tests/integration", "tests/contract"]
     return pytest.main(
-        [*levels, "-q", "-n", PROCESSES, "--dist", "worksteal", "--timeout", TIMEOUT_S]
+        [
+            *(*levels, "-q", "-m", "not proof"),
+            *("-n", PROCESSES, "--dist", "worksteal", "--timeout", TIMEOUT_S),
+        ]
     )
 
 

@@ -106,16 +106,17 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"left out: {number} tests {reasons[marker]}")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def faktory_process() -> Iterator[FaktoryServer]:
-    """One Faktory for all tests of a module; use `faktory`, which empties it first."""
+    """One Faktory for all tests of a process; use `faktory`, which empties it first. A test that
+    stops or restarts a server starts its own."""
     with FaktoryServer() as server:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def broker_process() -> Iterator[BrokerServer]:
-    """One broker of ours for all tests of a module."""
+    """One broker of ours for all tests of a process."""
     with BrokerServer() as server:
         yield server
 
@@ -154,7 +155,7 @@ def server_with_tls(request: pytest.FixtureRequest) -> Iterator[AnyServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def toxiproxy() -> Iterator[Toxiproxy]:
     with Toxiproxy() as toxiproxy:
         yield toxiproxy

@@ -19,11 +19,15 @@ from typing import Any
 import orjson
 
 from manyhands.shared.jobs import FIRST_VERSION, Job, check_batch, encode_job
+from manyhands.shared.settings import Settings
+from manyhands.shared.settings.loading import load
 from manyhands.worker.jobs.delivery import Delivery, fresh_copy, parse_delivery
 from manyhands.worker.jobs.execution import Execution
 from manyhands.worker.jobs.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
 from manyhands.worker.jobs.registry import REGISTRY, Registry
+from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.records import Capture, PlainRecord, Record
+from manyhands.worker.service.settings import SECTIONS
 
 __all__ = [
     "Dead",
@@ -39,6 +43,7 @@ __all__ = [
     "make_delivery",
     "run_job",
     "run_job_sync",
+    "set_up",
 ]
 
 TEST_JID = "job-00000001"
@@ -68,6 +73,8 @@ async def run_job(
     identity = {"id": TEST_JID, "deliveries": deliveries - 1}
     job = Job(jobtype=jobtype, args=list(args), jid=TEST_JID, version=version)
     job.custom["mh"] = identity
+    if not registry.is_set_up:
+        set_up(registry=registry)
     source, sinks = MemorySource(), MemorySinks()
     delivery = parse_delivery(encode_job(job), asyncio.get_running_loop().time())
     with ThreadPoolExecutor(1, thread_name_prefix="handler") as threads:
@@ -89,10 +96,19 @@ def run_job_sync(
     version: int = FIRST_VERSION,
     registry: Registry = REGISTRY,
 ) -> JobResult:
-    """As `run_job`, for a test that is a plain function: in an event loop of its own."""
+    """As `run_job`, for a test that is a plain function: in a new event loop."""
     return asyncio.run(
         run_job(jobtype, *args, deliveries=deliveries, version=version, registry=registry)
     )
+
+
+def set_up(settings: Settings | None = None, registry: Registry = REGISTRY) -> ProcessSetup:
+    """Call the setup hooks now, with these settings or with those that a worker would read. The
+    first `run_job` does so if the test has not; a test that replaces what a hook made calls this
+    before."""
+    process = ProcessSetup.of(load(SECTIONS).settings if settings is None else settings)
+    registry.set_up(process)
+    return process
 
 
 def make_delivery(
@@ -111,7 +127,7 @@ def make_delivery(
 
 
 class MemorySinks:
-    """A `worker.execution.Records`. State: what was emitted; of a plain record its body."""
+    """A `worker.jobs.execution.Records`. State: what was emitted; of a plain record its body."""
 
     def __init__(self) -> None:
         self.records: list[Any] = []
@@ -131,7 +147,7 @@ class MemorySinks:
 
 
 class MemorySource:
-    """A `worker.source.Source` that records what it is told. State: `events` in their order, and
+    """A `worker.jobs.source.Source` that records its calls. State: `events` in their order, and
     the parts of them that tests ask for most."""
 
     def __init__(self) -> None:

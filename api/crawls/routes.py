@@ -6,7 +6,8 @@ import orjson
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from pydantic import BaseModel
 
-from manyhands.api.bodies import Chunks, Lines, read_body, unpack_whole, unpacker
+from manyhands.api.bodies import read_body, unpack_whole
+from manyhands.api.body_lines import NDJSON, body_lines
 from manyhands.api.crawls.model import (
     CrawlChange,
     CrawlPage,
@@ -30,16 +31,14 @@ from manyhands.api.crawls.service import CrawlService
 from manyhands.api.guard import RequestHeaders
 from manyhands.api.intake import Model, checked
 from manyhands.api.keys import Key
-from manyhands.api.parts import Parts, pay, pay_now
+from manyhands.api.parts import Parts, pay_now
 from manyhands.api.problems import Problem, too_large
 from manyhands.api.routes import (
     MAX_WHICH_BYTES,
-    NDJSON,
     AcceptedLines,
     PartsOf,
     held,
     parts_of,
-    stream_bytes,
 )
 from manyhands.api.stream import LineStream, ReadLine
 from manyhands.shared.crawl.states import CrawlState, UrlState
@@ -198,20 +197,11 @@ async def add_seeds(
 async def _take_lines(
     request: Request, parts: Parts, desk: CrawlService, crawl: int, read_line: ReadLine[Seed]
 ) -> dict[str, Any]:
-    key: Key = request.scope["key"]
-    visit: RequestHeaders = request.scope["visit"]
-    unpack = unpacker(visit.content_encoding)
-    with parts.streams.hold(key, stream_bytes(visit)), parts.stoppable() as stop:
+    with body_lines(request, parts) as body:
         stream = LineStream(
-            lambda seeds: desk.add_seeds(crawl, seeds),
-            read_line,
-            lambda count: pay(key, count, stop),
-            stop,
-            STORE_GONE,
+            lambda seeds: desk.add_seeds(crawl, seeds), read_line, body.pay, body.stop, STORE_GONE
         )
-        report = await stream.take(
-            Chunks(request.receive, stop), unpack, Lines(parts.settings.max_line_bytes)
-        )
+        report = await stream.take(body.chunks, body.unpacker, body.lines)
     return report.result()
 
 

@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 
 from loadtest.load.ledger import DIRECTORY_VARIABLE, DONE_SUFFIX, RECORD, now_us
-from manyhands import job
-from manyhands.worker.jobs.resources import close_at_stop
+from manyhands import ProcessSetup, job, setup
 
 # One write for the jobs of so many seconds: a call for each would cost more than the job.
 WRITE_EVERY_S = 0.1
@@ -33,8 +32,14 @@ class _Book:
         self._unwritten.clear()
 
 
-_book = _Book(Path(os.environ[DIRECTORY_VARIABLE]) / f"worker-{os.getpid()}{DONE_SUFFIX}")
-close_at_stop(_book.close)
+_book: _Book
+
+
+@setup
+def open_book(process: ProcessSetup) -> None:
+    global _book
+    _book = _Book(Path(os.environ[DIRECTORY_VARIABLE]) / f"worker-{os.getpid()}{DONE_SUFFIX}")
+    process.resources.close_at_stop(_book.close)
 
 
 @job("add")

@@ -15,6 +15,8 @@ RULES_VERSION = 1
 # any two share a key is one in two million.
 ORIGIN_KEY_BYTES = 6
 PAGE_KEY_BYTES = 10
+# A canonical URL has a path; the authority before it is at least one character long.
+AUTHORITY_ENDS_FROM = len("http://x")
 
 # Names in lower case: they say who brought the visitor or which visit this is, not which page.
 TRACKING_PARAMETERS = frozenset(
@@ -68,13 +70,12 @@ def page_key(url: Url) -> bytes:
     together in the store."""
     hashed = _EMPTY.copy()
     hashed.update(fingerprint(url).encode())
-    return _origin_key(origin_of(url)) + hashed.digest()
+    return _origin_key(origin_of(url.text)) + hashed.digest()
 
 
-def origin_of(url: Url) -> str:
-    """scheme://host[:port]."""
-    # A canonical URL has its path after the authority, which is at least one character long.
-    return url.text[: url.text.index("/", len("http://x"))]
+def origin_of(text: str) -> str:
+    """scheme://host[:port] of a canonical URL."""
+    return text[: text.index("/", AUTHORITY_ENDS_FROM)]
 
 
 def _is_stripped(parameter: str) -> bool:

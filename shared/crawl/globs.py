@@ -89,7 +89,7 @@ class Globs:
         """One that fits, as it was given; those of the URL's own host before the others."""
         text = url.text
         if self._by_origin:
-            for pattern in self._by_origin.get(origin_of(url), ()):
+            for pattern in self._by_origin.get(origin_of(text), ()):
                 if pattern.fits(text):
                     return pattern.text
         for piece in self._pieces:

@@ -1,7 +1,6 @@
 """Makes connections to one server for many lanes, and tells of trouble once, not once per lane."""
 
 import ssl
-import time
 from pathlib import Path
 
 from manyhands.shared.errors import ConnectFailed, ProtocolError
@@ -14,14 +13,14 @@ from manyhands.shared.faktory.connection import (
 )
 from manyhands.shared.faktory.handshake import ServerAddress
 from manyhands.shared.logs import get_logger
+from manyhands.shared.trouble import Trouble
 
-# The same trouble is told again after this long, so that a log that was rotated still shows it.
 REPEAT_AFTER_S = 30.0
 
 
 class Dialer:
     """State: how often a connection was `lost` and one could not be made (`failed`); whether it
-    ever worked and works now; the trouble that was told last, and when."""
+    ever worked and works now; the trouble that it has."""
 
     def __init__(self, address: ServerAddress, ca_file: Path | None = None) -> None:
         self.address = address
@@ -30,8 +29,7 @@ class Dialer:
         self.failed = 0
         self._has_connected = False
         self._is_away = False
-        self._trouble: str | None = None
-        self._told_at = 0.0
+        self._trouble = Trouble(REPEAT_AFTER_S)
         self._log = get_logger("faktory")
 
     async def dial(self, wid: str | None = None) -> Connection:
@@ -50,7 +48,7 @@ class Dialer:
         self._has_connected = True
         if self._is_away:
             self._is_away = False
-            self._trouble = None
+            self._trouble.end()
             self._log.info(f"connected to {self.address}")
         return connection
 
@@ -62,8 +60,5 @@ class Dialer:
             self._tell(f"a connection to {self.address} was lost: {reason}; connecting again")
 
     def _tell(self, trouble: str) -> None:
-        now = time.monotonic()
-        if trouble != self._trouble or now - self._told_at > REPEAT_AFTER_S:
-            self._trouble = trouble
-            self._told_at = now
+        if self._trouble.is_news(trouble):
             self._log.warning(trouble)

@@ -23,16 +23,18 @@ from manyhands.shared.settings.sections import Settings
 CONFIG_DEST = "config_file"
 # Between section and field in the name of an argument; no other argument has it.
 _JOINT = "."
+# Lines of 80 columns: it is printed as it stands.
 HOW_TO_SET = """\
-Each option is a variable of the environment, too (--faktory-url is FAKTORY_URL), and a key of the
-YAML file (faktory: {url: …}). The command line goes before the environment, then come .env of the
-current directory, the YAML file, and the defaults. docs/CONFIGURATION.md has all of it.
+Every option can also be set by an environment variable (FAKTORY_URL for
+--faktory-url) or in the YAML file (faktory: {url: …}). The command line comes
+first, then the environment, .env in the current directory, the YAML file and
+the defaults. See docs/CONFIGURATION.md.
 """
 _CONFIG_HELP = f"YAML file (or {CONFIG_VARIABLE}; default ./manyhands.yaml, if there is one)"
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """Options are long here; what they mean stands beside them all the same."""
+    """Options are long here; their help still starts on the same line."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=34)
@@ -40,6 +42,12 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     def _split_lines(self, text: str, width: int) -> list[str]:
         """A name with a hyphen stays whole, to be copied and searched for."""
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """A text of one line is wrapped, one with line breaks of its own is left as it is."""
+        if "\n" in text.strip():
+            return super()._fill_text(text, width, indent)
+        return textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
 
 
 class SettingsParser(argparse.ArgumentParser):
@@ -76,7 +84,7 @@ def add_settings(parser: argparse.ArgumentParser, sections: Collection[str]) -> 
         if not settings:
             continue
         model = Settings.model_fields[section].annotation
-        group = parser.add_argument_group(section, model.__doc__)
+        group = parser.add_argument_group(section, " ".join((model.__doc__ or "").split()))
         for setting in settings:
             for key, metavar, help_text in _options(setting):
                 group.add_argument(

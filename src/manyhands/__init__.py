@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from manyhands.shared.version import VERSION as __version__
     from manyhands.worker.jobs.context import JobContext
     from manyhands.worker.jobs.outcomes import Dead, Defer, Drop, Retry
-    from manyhands.worker.jobs.registry import job
+    from manyhands.worker.jobs.registry import job, setup
+    from manyhands.worker.jobs.setup import ProcessSetup
 
 __all__ = [
     "Client",
@@ -23,9 +24,11 @@ __all__ = [
     "Drop",
     "Job",
     "JobContext",
+    "ProcessSetup",
     "Retry",
     "__version__",
     "job",
+    "setup",
 ]
 
 _FROM = {
@@ -35,8 +38,10 @@ _FROM = {
     "Drop": "manyhands.worker.jobs.outcomes",
     "Job": "manyhands.shared.jobs",
     "JobContext": "manyhands.worker.jobs.context",
+    "ProcessSetup": "manyhands.worker.jobs.setup",
     "Retry": "manyhands.worker.jobs.outcomes",
     "job": "manyhands.worker.jobs.registry",
+    "setup": "manyhands.worker.jobs.registry",
 }
 
 

@@ -17,6 +17,7 @@ from manyhands.worker.testing import (
     Retry,
     run_job,
     run_job_sync,
+    set_up,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "Retry",
     "run_job",
     "run_job_sync",
+    "set_up",
 ]

@@ -336,7 +336,7 @@ async def test_jobs_whose_delivery_was_cut_off_are_delivered_again_soon(
         connections=3,
     )
     # Only the fetch lane goes through the proxy.
-    source._dialer = Dialer(parse_url(proxy.url_for(broker)))
+    source.lanes._dialer = Dialer(parse_url(proxy.url_for(broker)))
     running = asyncio.create_task(source.run(arrived.append))
     await eventually(lambda: source.stages[0].window.outstanding == depth)
     kept = sleepy(1, queue, 3)

@@ -145,6 +145,7 @@ async def test_restarts_of_the_server_lose_nothing(scene: Scene, start_worker: S
     await run_with_faults(scene, restart)
 
 
+@pytest.mark.proof
 async def test_cut_connections_lose_nothing(
     scene: Scene, start_worker: StartWorker, toxiproxy: Toxiproxy
 ) -> None:

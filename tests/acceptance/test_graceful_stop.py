@@ -130,7 +130,7 @@ async def test_quiet_is_sure_even_when_beat_is_faster_than_the_lanes(
             idle_fetches=LANES * DEPTH,
             connections=CONNECTIONS,
         )
-        source._dialer = Dialer(parse_url(relay.url_for(faktory)))
+        source.lanes._dialer = Dialer(parse_url(relay.url_for(faktory)))
         running = asyncio.create_task(source.run(arrived.append))
         await eventually(lambda: source.stages[0].window.outstanding == LANES * DEPTH)
         await asyncio.sleep(0.5)

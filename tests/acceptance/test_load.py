@@ -60,7 +60,9 @@ def load_with_faults(stand: Stand, fault: Callable[[ProtocolServer], None]) -> V
     ("make_server", "fault"),
     [
         pytest.param(BrokerServer, kill_minus_nine, id="broker-killed"),
-        pytest.param(FaktoryServer, restart_in_order, id="faktory-restarted"),
+        pytest.param(
+            FaktoryServer, restart_in_order, id="faktory-restarted", marks=pytest.mark.proof
+        ),
     ],
 )
 def test_every_answer_given_under_locust_is_kept_through_restarts_of_the_server(

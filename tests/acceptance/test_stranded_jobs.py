@@ -47,7 +47,7 @@ async def test_a_lane_cut_with_twenty_fetches_outstanding_strands_none_once_it_i
         connections=3,
     )
     # Only the fetch lane goes through the proxy: the others must stay up to tell the server.
-    source._dialer = Dialer(parse_url(proxy.url_for(faktory)))
+    source.lanes._dialer = Dialer(parse_url(proxy.url_for(faktory)))
     running = asyncio.create_task(source.run(arrived.append))
     await eventually(lambda: source.stages[0].window.outstanding == DEPTH)
     (lane,) = source.stages[0].lanes

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Sequence
 from ipaddress import ip_network
-from types import TracebackType
 from typing import Self
 
 import brotli
@@ -79,12 +78,7 @@ class Answers(InProcess):
         self._runner.run(self._start())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._runner.run(self._stop())
         self._runner.close()
 

@@ -5,7 +5,6 @@ import re
 import socket
 import time
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Self
 
 import zstandard
@@ -82,12 +81,7 @@ class ApiFront:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._probe.close()
         self._stack.close()
 

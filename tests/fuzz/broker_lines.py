@@ -2,7 +2,6 @@
 
 import socket
 import time
-from types import TracebackType
 from typing import Self
 
 from hypothesis import strategies as st
@@ -59,12 +58,7 @@ class BrokerLines:
         self._probe.set_timeout(WRITTEN_WITHIN_S)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._probe.close()
         self._broker.stop()
 

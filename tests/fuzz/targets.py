@@ -2,7 +2,6 @@
 
 import gc
 import time
-from types import TracebackType
 from typing import Protocol, Self
 
 import psutil
@@ -22,12 +21,7 @@ class Target(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def run(self, pieces: Pieces) -> float:
         """How long this input kept others waiting, in seconds. Raises Fault, or whatever the
@@ -49,12 +43,7 @@ class InProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing was started."""
 
     def call(self, pieces: Pieces) -> None:

@@ -40,22 +40,30 @@ SECRET, ENTRY = new_key("schemathesis", "ingest+read+admin")
 @pytest.mark.parametrize(
     ("kind", "settings", "arguments", "least"),
     [
-        (BrokerServer, {WITH_CRAWLS: ""}, [], LEAST_CASES),
-        (FaktoryServer, {}, ["--exclude-path-regex", OF_CRAWLS], LEAST_CASES),
-        (
+        pytest.param(BrokerServer, {WITH_CRAWLS: ""}, [], LEAST_CASES, id="broker"),
+        pytest.param(
+            FaktoryServer,
+            {},
+            ["--exclude-path-regex", OF_CRAWLS],
+            LEAST_CASES,
+            id="faktory",
+            marks=pytest.mark.proof,
+        ),
+        pytest.param(
             BrokerServer,
             {"API_KEYS": ENTRY},
             ["--header", f"X-API-Key: {SECRET}", "--include-path-regex", OF_JOBS],
             LEAST_OF_JOBS,
+            id="with-keys",
         ),
-        (
+        pytest.param(
             BrokerServer,
             {"API_ALLOW_UNKNOWN_TYPES": "true"},
             ["--include-path-regex", OF_JOBS],
             LEAST_OF_JOBS,
+            id="unknown-types",
         ),
     ],
-    ids=["broker", "faktory", "with-keys", "unknown-types"],
 )
 def test_every_answer_is_announced_and_none_is_a_mistake(
     tmp_path: Path,

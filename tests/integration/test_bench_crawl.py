@@ -25,6 +25,7 @@ async def bench_crawl(out: Path, cells: str) -> tuple[int | None, str]:
     return process.returncode, said.decode()
 
 
+@pytest.mark.proof
 async def test_all_crawl_the_same_web_and_what_it_costs_is_written_down(tmp_path):
     code, said = await bench_crawl(tmp_path, "plain20")
     assert code == 0, said

@@ -36,6 +36,7 @@ async def test_made_up_sinks_are_written_at_once_and_in_turns(tmp_path):
     assert "1.15 × the slowest alone" in (tmp_path / "sinks.md").read_text()
 
 
+@pytest.mark.proof
 @pytest.mark.jvm
 async def test_the_real_servers_have_every_record_once(tmp_path):
     runs = await bench_sinks(tmp_path, "--cells", SERVERS.key, "--batches", "2")
@@ -43,6 +44,7 @@ async def test_the_real_servers_have_every_record_once(tmp_path):
     assert all(run["error"] is None and run["values"]["ms"] > 0 for run in runs.values())
 
 
+@pytest.mark.proof
 async def test_a_crawl_is_in_every_sink_and_what_that_costs_is_written_down(tmp_path):
     runs = await bench_sinks(tmp_path, "--cells", "crawl/plain20", "--pages", "60")
     assert set(runs) == set(COST_SIDES)

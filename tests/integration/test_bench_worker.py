@@ -31,6 +31,7 @@ async def bench_worker(out: Path, cells: str) -> tuple[int | None, str]:
     return process.returncode, said.decode()
 
 
+@pytest.mark.proof
 async def test_a_cell_is_run_on_both_servers_and_written_down(tmp_path):
     code, said = await bench_worker(tmp_path, "slots/100ms/20")
     assert code == 0, said

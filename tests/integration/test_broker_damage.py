@@ -5,6 +5,7 @@ import contextlib
 import json
 import random
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import pytest
 
 from devservers import BrokerServer
 from devservers.processes import StartError
+from manyhands.broker.checksums import of_job
 from manyhands.broker.directory import DATABASE
-from manyhands.broker.schema import PAGE_BYTES
+from manyhands.broker.schema import PAGE_BYTES, SEQUENCE_BITS
 from manyhands.shared.jobs import new_jid
 from tests.acceptance.scale import IS_PROOF
 from tests.support.broken_files import Content, content_of, flip, overwrite
@@ -162,6 +164,22 @@ def test_jobs_behind_a_damaged_page_are_delivered_and_the_others_are_counted_and
     assert "table jobs, key" in log
     assert "Traceback" not in log
     assert_recovered(place / "copy", pushed, destroyed)
+
+
+def test_a_job_whose_key_names_a_wrong_queue_does_not_stop_the_recovery_of_the_others(
+    place: Path, filled: tuple[Path, list[str]]
+) -> None:
+    """A flipped bit in the upper half of a key, which no checksum covers."""
+    path, pushed = place / "db" / DATABASE, filled[1]
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        [key, payload] = database.execute("SELECT key, payload FROM jobs LIMIT 1").fetchone()
+        number = key >> SEQUENCE_BITS
+        wrong = key + (4 << SEQUENCE_BITS)
+        assert of_job(key, payload) == of_job(wrong, payload)
+        database.execute("UPDATE jobs SET key = ? WHERE key = ?", (wrong, key))
+    assert_recovered(place, pushed, {json.loads(payload)["jid"]})
+    with contextlib.closing(sqlite3.connect(place / "new" / DATABASE)) as new:
+        assert new.execute("SELECT id, rows FROM queues").fetchall() == [(number, len(pushed) - 1)]
 
 
 @pytest.mark.timeout(120)

@@ -20,6 +20,7 @@ import pytest
 
 from manyhands.shared.version import VERSION
 from tests.support.imports import ROOT
+from tests.support.once_per_run import made_once, run_directory
 from tests.support.waiting import eventually
 
 FOLDERS = ("api", "broker", "cli", "shared", "worker")
@@ -73,12 +74,14 @@ asyncio.run(main())
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of both; the wheel is made from the sdist, as an installer would."""
-    directory = tmp_path_factory.mktemp("dist")
-    run("-m", "build", "--no-isolation", "--outdir", directory, ROOT, python=sys.executable)
-    return directory
+
+    def build(directory: Path) -> None:
+        run("-m", "build", "--no-isolation", "--outdir", directory, ROOT, python=sys.executable)
+
+    return made_once(run_directory(request, tmp_path_factory), build)
 
 
 def wheel(built: Path) -> Path:
@@ -146,22 +149,25 @@ def test_it_could_be_published(built: Path) -> None:
     assert "Classifier: Typing :: Typed" in metadata
 
 
-@pytest.fixture(scope="module")
-def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session")
+def python(
+    request: pytest.FixtureRequest, built: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """An environment with the wheel and what a worker and a broker need, in the versions that are
     locked here."""
-    directory = tmp_path_factory.mktemp("environment")
-    venv.create(directory, with_pip=True)
-    python = directory / "bin" / "python"
-    lock = (ROOT / "requirements" / "runtime.lock").read_text()
-    constraints = directory / "constraints.txt"
-    constraints.write_text("\n".join(re.findall(r"^[\w.-]+==[^\s;]+", lock, re.MULTILINE)))
-    run(
-        *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint"),
-        *(constraints, f"{wheel(built)}[worker,broker]"),
-        python=python,
-    )
-    return python
+
+    def install(directory: Path) -> None:
+        venv.create(directory, with_pip=True)
+        lock = (ROOT / "requirements" / "runtime.lock").read_text()
+        constraints = directory / "constraints.txt"
+        constraints.write_text("\n".join(re.findall(r"^[\w.-]+==[^\s;]+", lock, re.MULTILINE)))
+        run(
+            *("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint"),
+            *(constraints, f"{wheel(built)}[worker,broker]"),
+            python=directory / "bin" / "python",
+        )
+
+    return made_once(run_directory(request, tmp_path_factory), install) / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +179,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.proof
 def test_a_project_with_folders_of_the_same_names_passes_mypy(python: Path, project: Path) -> None:
     said = run(
         *("-m", "mypy", "--strict", "--python-executable", python, "--cache-dir", os.devnull),

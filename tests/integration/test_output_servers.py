@@ -226,6 +226,7 @@ def test_kafka_takes_records_and_gives_them_back(kafka_server: SharedServer, nam
     assert consume(kafka_server.address, name, 2) == [b"one", b"two"]
 
 
+@pytest.mark.proof
 @pytest.mark.jvm
 def test_kafka_keeps_records_over_a_restart_and_a_crash(name: str):
     with leaving_nothing(KafkaServer()) as server:
@@ -262,6 +263,7 @@ def test_elasticsearch_takes_a_bulk_and_finds_its_documents(
     assert [hit["_id"] for hit in found["hits"]["hits"]] == ["1"]
 
 
+@pytest.mark.proof
 @pytest.mark.jvm
 def test_elasticsearch_keeps_documents_over_a_restart_and_a_crash(name: str):
     with leaving_nothing(ElasticsearchServer()) as server:

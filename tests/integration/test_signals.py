@@ -229,6 +229,7 @@ async def test_stop_for_one_of_its_ids_stops_the_whole_worker(
 # A worker that does not come to its work
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 async def test_a_handler_that_blocks_the_loop_does_not_make_the_server_forget_the_worker(
@@ -250,6 +251,7 @@ async def test_a_handler_that_blocks_the_loop_does_not_make_the_server_forget_th
     assert sorted(ledger.notes[2:]) == [str(n) for n in range(10)]
 
 
+@pytest.mark.proof
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 async def test_a_worker_that_the_server_forgot_comes_back_under_new_ids(

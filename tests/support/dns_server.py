@@ -5,7 +5,6 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 A, AAAA = 1, 28
@@ -48,12 +47,7 @@ class DnsServer(asyncio.DatagramProtocol):
         )
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         assert self._transport is not None
         self._transport.close()
 

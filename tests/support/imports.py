@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,8 +68,10 @@ class ModuleTree:
         }
 
     @classmethod
+    @cache
     def of_repository(cls) -> "ModuleTree":
-        """Every Python file that is tracked or about to be; peers are other projects' code."""
+        """Every Python file that is tracked or about to be, read once in a process; peers are other
+        projects' code."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.py"],
             cwd=ROOT,

@@ -2,8 +2,8 @@
 partition, that it does not lead it."""
 
 import asyncio
-from types import TracebackType
-from typing import Self
+
+from tests.support.stream_server import StreamServer
 
 HOST = "127.0.0.1"
 # https://kafka.apache.org/protocol: keys of requests, and the version of what is made here.
@@ -14,37 +14,17 @@ NOT_LEADER = 6
 PATIENCE_S = 0.5
 
 
-class KafkaRelay:
+class KafkaRelay(StreamServer):
     """The first request with messages never reaches Kafka: it is refused when another has come,
     which is passed on, or when none comes. State: whether it was."""
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self.has_refused = False
         self._kafka_port = port
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
-    @property
-    def port(self) -> int:
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, HOST, 0)
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, HOST, 0)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

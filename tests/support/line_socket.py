@@ -1,7 +1,6 @@
 """A blocking connection whose other side answers in lines."""
 
 import socket
-from types import TracebackType
 from typing import Self
 
 
@@ -32,12 +31,7 @@ class LineSocket:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _line(self) -> str:

@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Self
+
+from tests.support.stream_server import StreamServer
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Answer = bytes | Handler
@@ -25,19 +26,17 @@ def redirect(location: str, status: int = 302) -> bytes:
     return answer(status, Location=location)
 
 
-class LocalSite:
+class LocalSite(StreamServer):
     """State: the answers by path (`*` for all others), and what has arrived: how many connections
     and the head of every request."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__(port)
         self.host = host
-        self.port = port
         self.answers: dict[str, Answer] = {}
         self.connections = 0
         self.requests: list[str] = []
-        self._server: asyncio.Server | None = None
         self._tls: ssl.SSLContext | None = None
-        self._serving: set[asyncio.Task[None]] = set()
 
     def with_tls(self, context: ssl.SSLContext) -> Self:
         self._tls = context
@@ -53,31 +52,16 @@ class LocalSite:
     def paths(self) -> list[str]:
         return [request.split(" ")[1] for request in self.requests]
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(
             self._accept, self.host, self.port, ssl=self._tls, backlog=1000
         )
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
-        await self._server.wait_closed()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         task = asyncio.create_task(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

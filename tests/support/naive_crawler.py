@@ -68,7 +68,7 @@ class NaiveCrawler:
             self._to_come.append((url, depth, redirects))
 
     def _visit(self, url: Url, depth: int, redirects: int) -> str:
-        origin = origin_of(url)
+        origin = origin_of(url.text)
         if origin not in self._rules:
             self._rules[origin] = self._robots(origin + "/robots.txt")
         if not self._rules[origin].can_fetch(url.text, "Manyhands"):

@@ -7,11 +7,11 @@ one to stop starts its own.
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from devservers import PostgresServer, S3Server
+from tests.support.once_per_run import run_directory
 from tests.support.shared_server import SharedServer, shared_server
 
 
@@ -43,11 +43,3 @@ def kafka_server(
     """For tests with the marker `jvm`."""
     with shared_server("kafka", run_directory(request, tmp_path_factory)) as server:
         yield server
-
-
-def run_directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a directory of the fixture that is the same in all processes of this run."""
-    base = tmp_path_factory.getbasetemp()
-    # Under xdist each process has its own below that of the run.
-    run = base.parent if hasattr(request.config, "workerinput") else base
-    return run / str(request.fixturename)

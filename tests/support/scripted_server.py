@@ -4,10 +4,9 @@ import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 from manyhands.shared.faktory.handshake import ServerAddress
+from tests.support.stream_server import StreamServer
 
 
 @dataclass(frozen=True)
@@ -60,44 +59,27 @@ async def eventually(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-class ScriptedServer:
+class ScriptedServer(StreamServer):
     """Connection n follows script n; further ones repeat the last. State: what was received."""
 
     def __init__(self, *scripts: Sequence[Step], tls: ssl.SSLContext | None = None) -> None:
+        super().__init__()
         self.lines: list[list[bytes]] = []
         self.closed_by_client = 0
         self._scripts = scripts
         self._tls = tls
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._surprises: list[str] = []
-
-    @property
-    def port(self) -> int:
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
 
     def address(self, *, password: str = "", is_tls: bool = False) -> ServerAddress:
         return ServerAddress("127.0.0.1", self.port, is_tls=is_tls, password=password)
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(
             self._serve, "127.0.0.1", 0, ssl=self._tls, limit=LONGEST_LINE_BYTES
         )
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        await super().__aexit__(kind, error, trace)
         if error is None:
             assert self._surprises == []
 

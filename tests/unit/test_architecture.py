@@ -50,7 +50,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__main__",),
     ),
     "worker.crawl": (
-        ("politeness", "announcement", "crawl_files", "metrics", "progress", "tasks", "wakeup"),
+        ("politeness", "announcement", "crawl_files", "metrics", "progress", "wakeup"),
         ("shards",),
         ("frontier", "leader"),
         ("fetching",),

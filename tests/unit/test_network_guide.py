@@ -14,7 +14,7 @@ from manyhands.shared.sizing import GATHER_S, HEADROOM
 from manyhands.worker.commands.size import run_size
 from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS, SERVER_CONNECTIONS
 from tests.support.imports import ROOT
-from tests.unit.worker.test_sizing import arguments
+from tests.unit.shared.test_sizing import arguments
 
 TEXT = (ROOT / GUIDE).read_text()
 # Without its line breaks.

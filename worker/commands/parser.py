@@ -8,9 +8,10 @@ from manyhands.worker.commands.size import add_size_command
 from manyhands.worker.service.settings import SECTIONS
 
 SIGNALS = """
-Signals: SIGTERM finishes or puts back every job and exits; a second one waits for no handler.
-SIGTSTP takes no more jobs and goes on with those in hand. SIGHUP replaces the processes one by one,
-without a pause. SIGUSR1 logs what they are doing.
+Signals: SIGTERM finishes or puts back every job and exits; a second one waits
+for no handler. SIGTSTP stops fetching and finishes the jobs in hand. SIGHUP
+replaces the processes one by one, without a pause. SIGUSR1 logs what they are
+doing.
 """
 
 

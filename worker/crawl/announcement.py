@@ -1,4 +1,4 @@
-"""Something that happens, and those who want to hear of it: who announces it knows none of them."""
+"""An event and its listeners; whoever announces it knows none of them."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec

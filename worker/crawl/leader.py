@@ -67,7 +67,7 @@ class Leader:
     async def leads(self) -> bool:
         leads: bool = await self._ask(lambda control: control.lead(self._name, LEADER_TTL_S))
         if leads and not self.is_leading:
-            self._log.info("leads the crawls")
+            self._log.info("became the leader")
         self.is_leading = leads
         return leads
 
@@ -84,9 +84,13 @@ class Leader:
                 # Nobody can tell how far it is, so it goes on.
                 if crawl.id not in self._unknown:
                     self._unknown.add(crawl.id)
-                    self._log.error("a crawl cannot be judged", crawl=crawl.id, reason=str(error))
+                    self._log.error(
+                        "the state of a crawl cannot be read: it goes on",
+                        crawl=crawl.id,
+                        reason=str(error),
+                    )
             except ManyhandsError as error:
-                self._log.error("a crawl fails", crawl=crawl.id, reason=str(error))
+                self._log.error("crawl failed", crawl=crawl.id, reason=str(error))
                 await self._end(crawl, CrawlState.FAILED, str(error))
 
     async def _tend(self, crawl: Crawl, shards: int) -> None:
@@ -119,7 +123,7 @@ class Leader:
             return
         if crawl.has_all_seeds and not waiting:
             await self._change(crawl, CrawlState.RUNNING)
-            self._log.info("a crawl runs", crawl=crawl.id)
+            self._log.info("crawl started", crawl=crawl.id)
 
     async def _read_seed_file(self, crawl: Crawl, shards: int) -> None:
         path = file_of(self._settings, crawl.spec.seed_file or "")
@@ -190,7 +194,7 @@ class Leader:
         await self._change(crawl, state, reason)
         self._seen.pop(crawl.id, None)
         self._still.pop(crawl.id, None)
-        self._log.info("a crawl has ended", crawl=crawl.id, state=str(state), reason=reason)
+        self._log.info("crawl ended", crawl=crawl.id, state=str(state), reason=reason)
 
     async def _change(
         self,

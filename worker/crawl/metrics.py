@@ -1,10 +1,10 @@
-"""What a process that owns shards tells of itself, beside what every worker process does."""
+"""The metrics of a process that owns shards, in addition to those of every worker process."""
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from manyhands.worker.service.families import DURATION_BOUNDS_S, family, filled
+from manyhands.shared.histogram import Histogram
+from manyhands.worker.service.families import DURATION_BOUNDS_S, family, filled, of_histogram
 from manyhands.worker.service.link import Family, Sample
 
 FETCHES = family(
@@ -37,8 +37,7 @@ class CrawlFigures:
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
-        self.buckets = [0] * (len(DURATION_BOUNDS_S) + 1)
-        self.seconds = 0.0
+        self.durations = Histogram(DURATION_BOUNDS_S)
         self.bytes = 0
         self.links = 0
         self.cuts: Counter[str] = Counter()
@@ -46,13 +45,12 @@ class CrawlFigures:
     def fetched(self, outcome: str, took_s: float, size: int = 0) -> None:
         """`outcome` is the class of a status, or `error`."""
         self.outcomes[outcome] += 1
-        self.buckets[bisect_left(DURATION_BOUNDS_S, took_s)] += 1
-        self.seconds += took_s
+        self.durations.add(took_s)
         self.bytes += size
 
     def families(self, state: Mapping[str, int]) -> Iterable[Family]:
         yield filled(FETCHES, [Sample([name], count) for name, count in self.outcomes.items()])
-        yield filled(FETCH_DURATION, [Sample([], self.seconds, list(self.buckets))])
+        yield filled(FETCH_DURATION, [of_histogram([], self.durations)])
         yield filled(BYTES, [Sample([], self.bytes)])
         yield filled(LINKS, [Sample([], self.links)])
         yield filled(CUTS, [Sample([name], count) for name, count in self.cuts.items()])

@@ -19,6 +19,7 @@ from manyhands.shared.crawl.store.model import HELD_PAGES, LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
 from manyhands.worker.crawl.fetching.next_url import NextUrls
 from manyhands.worker.crawl.fetching.page_ends import PageEnds
@@ -43,7 +44,6 @@ from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leasing import Leasing
 from manyhands.worker.crawl.shards.settling import Settling
 from manyhands.worker.crawl.shards.store_thread import StoreThread
-from manyhands.worker.crawl.tasks import Tasks
 from manyhands.worker.crawl.wakeup import Wakeup
 from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.byte_budget import ByteBudget
@@ -94,7 +94,7 @@ class Owner:
         self._store = StoreThread(self._slots.patience_s)
         self._control = Control(settings.state)
         self._leader = Leader(self.name, settings, self._control)
-        tasks = Tasks()
+        tasks = Tasks("crawl")
         self._leasing = Leasing(
             self.name,
             slots,
@@ -150,7 +150,7 @@ class Owner:
             admission=self.admission,
             notes=notes,
             sinks=sinks,
-            pages=PagePusher(push, self.admission.queue_of),
+            pages=PagePusher(push, self.admission.queue_of, tasks),
             settling=settling,
             control=self._control,
             store_failed=store_failed,
@@ -281,13 +281,15 @@ class Owner:
             for number, shard in list(self._leasing.shards.items()):
                 forgotten = await self._forgotten.look(shard)
                 if forgotten:
-                    self._log.info("URLs waited that nothing knew of", domains=forgotten)
+                    self._log.info(
+                        "found forgotten domains with waiting URLs: loaded again", domains=forgotten
+                    )
                 try:
                     again = await self._store.change(number, _readmit)
                 except LeaseLost:
                     continue
                 if again:
-                    self._log.warning("pages were lost in parsing: queued again", count=again)
+                    self._log.warning("pages lost in parsing were queued again", count=again)
 
     async def _lead(self) -> None:
         was_leading = False

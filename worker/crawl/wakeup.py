@@ -5,16 +5,18 @@ Whoever wants it need not know who is called.
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 
 
 class Wakeup:
-    """State: who is called, whether that is due, and the timer for what is due later."""
+    """State: who is called, whether a call is due, and the timer for a later one with its time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._call: Callable[[], None] | None = None
         self._is_due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
 
     def calls(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -25,13 +27,20 @@ class Wakeup:
             self._loop.call_soon(self._ring)
 
     def wake_at(self, at: float) -> None:
-        """On the loop's clock; forgotten when somebody wakes before."""
-        self._timer = self._loop.call_at(at, self.wake)
+        """On the loop's clock. An earlier timer stays: its call finds out what is due next, and
+        a new timer for every page would cost more."""
+        if at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._time_came)
+
+    def _time_came(self) -> None:
+        self._timer, self._timer_at = None, inf
+        self.wake()
 
     def _ring(self) -> None:
         self._is_due = False
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         if self._call is not None:
             self._call()

@@ -1,9 +1,10 @@
-"""`parsed` and `links`: what the owner of a shard is told by others. Import it to own shards.
+"""`parsed` and `links`: messages to the owner of a shard. Import it to own shards.
 
 A job that belongs to another process by now is queued again where it belongs.
 """
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from manyhands.shared.crawl.messages import (
@@ -23,15 +24,14 @@ from manyhands.worker.crawl.owner import Owner
 from manyhands.worker.crawl.politeness.robots import check_user_agent
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Defer
-from manyhands.worker.jobs.registry import job
-from manyhands.worker.jobs.resources import close_at_stop
-from manyhands.worker.jobs.stage_services import STAGE_SERVICES, StageNeeds
+from manyhands.worker.jobs.registry import job, setup
+from manyhands.worker.jobs.setup import ProcessSetup
+from manyhands.worker.jobs.stage_services import StageNeeds
 from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
-from manyhands.worker.net.in_flight import PAGES_IN_FLIGHT
 from manyhands.worker.service.stages import CRAWL_STAGE
 
-# A lease that changes hands takes about so long.
+# About as long as a lease takes to change hands.
 AGAIN_S = 1.0
 
 
@@ -65,20 +65,26 @@ async def links(generation: int, target: int, batches: list[Any]) -> None:
         raise Defer(utc_now() + timedelta(seconds=AGAIN_S)) from None
 
 
-def make_owner(needs: StageNeeds) -> Owner:
+@setup
+def offer_owner(process: ProcessSetup) -> None:
+    process.stage_services[CRAWL_STAGE] = partial(make_owner, process)
+
+
+def make_owner(process: ProcessSetup, needs: StageNeeds) -> Owner:
     """Of this process; called when it runs the stage `crawl`."""
     settings = needs.settings
     if settings.crawl.state is None:
         raise ConfigError("the stage crawl needs CRAWL_STATE, the directory of the crawls")
     check_user_agent(settings.fetch.user_agent)
-    fetcher = Http1Fetcher(settings.fetch, AddressRule(settings.allow.nets), budget=PAGES_IN_FLIGHT)
-    close_at_stop(fetcher.close)
+    allowed = AddressRule(settings.allow.nets)
+    fetcher = Http1Fetcher(settings.fetch, allowed, budget=process.page_budget)
+    process.resources.close_at_stop(fetcher.close)
     owner = Owner(
         settings.crawl,
         settings.fetch,
         fetcher,
         slots=needs.slots,
-        in_flight=PAGES_IN_FLIGHT,
+        in_flight=process.page_budget,
         push=needs.push,
         sinks=needs.sinks,
         set_queues=needs.set_queues,
@@ -95,4 +101,3 @@ def _owner() -> Owner:
 
 # Of this process: none or one.
 _OWNERS: list[Owner] = []
-STAGE_SERVICES[CRAWL_STAGE] = make_owner

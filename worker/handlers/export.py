@@ -10,29 +10,22 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobtypes import EXPORT_QUEUE
 from manyhands.shared.settings import WarcSettings
 from manyhands.shared.warc_places import FileAt, InvalidPlace, ObjectAt, parse_destination
+from manyhands.worker.handlers import archives
 from manyhands.worker.handlers.outcomes import as_outcomes
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.registry import job
-from manyhands.worker.jobs.resources import close_at_stop
 from manyhands.worker.net.fetcher import PermanentFetchError
-from manyhands.worker.service.settings import current
 from manyhands.worker.service.stages import CAPS
 from manyhands.worker.warc.exporting import Exported, export_archive, file_name
 from manyhands.worker.warc.frames import NotAnArchive
 from manyhands.worker.warc.outputs import open_output
-from manyhands.worker.warc.sources import Sources
 from manyhands.worker.warc.streams import ByteStream
 from manyhands.worker.warc.threads import in_thread
 
-SETTINGS = current()
-SOURCES = Sources(SETTINGS)
-close_at_stop(SOURCES.close)
 # Where somebody gave the stage more slots, the others wait here.
 AT_ONCE = asyncio.Semaphore(CAPS["export"])
-# Between two lines that tell how far it is, in seconds.
+# Between two log lines about progress, in seconds.
 TELL_S = 10.0
-# In the log, of one file.
-MOST_DAMAGES_TOLD = 20
 
 
 @job("export", queue=EXPORT_QUEUE)
@@ -40,10 +33,10 @@ async def export(source: str, destination: str, context: JobContext) -> None:
     async with AT_ONCE:
         with as_outcomes(NotAnArchive):
             place = _parsed(destination)
-            shown, stream = SOURCES.open(source)
+            shown, stream = archives.SOURCES.open(source)
             telling = _Telling(context, shown)
             exported = await in_thread(
-                lambda: _run(stream, place, file_name(shown), telling, SETTINGS.warc),
+                lambda: _run(stream, place, file_name(shown), telling, archives.SETTINGS.warc),
                 stream.abort,
             )
     telling.end(exported, f"{place}/{file_name(shown)}")
@@ -72,7 +65,7 @@ def _run(
 
 
 class _Telling:
-    """State: when it was told last how far it is."""
+    """State: when progress was last logged."""
 
     def __init__(self, context: JobContext, source: str) -> None:
         self._log = context.log.bind(source=source)
@@ -89,13 +82,7 @@ class _Telling:
             )
 
     def end(self, exported: Exported, name: str) -> None:
-        for damage in exported.damages[:MOST_DAMAGES_TOLD]:
-            self._log.warning(
-                "a part of an archive cannot be read",
-                offset=damage.offset,
-                end=damage.end,
-                reason=damage.reason,
-            )
+        archives.log_damages(self._log, exported.damages)
         self._log.info(
             "exported an archive",
             name=name,

@@ -5,23 +5,31 @@ A repeat of the job makes the same parse job again: its jid follows from this jo
 
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import rfc3339
+from manyhands.shared.settings import FetchSettings
 from manyhands.worker.handlers.outcomes import as_outcomes
 from manyhands.worker.jobs.context import JobContext
-from manyhands.worker.jobs.registry import job
-from manyhands.worker.jobs.resources import close_at_stop
+from manyhands.worker.jobs.registry import job, setup
+from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import Fetcher
 from manyhands.worker.net.following import FollowingFetcher
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
-from manyhands.worker.net.in_flight import PAGES_IN_FLIGHT
 from manyhands.worker.pages.parse_jobs import parse_job
 from manyhands.worker.records import Capture
-from manyhands.worker.service.settings import current
 
-SETTINGS = current().fetch
-PLAIN_FETCHER = Http1Fetcher(SETTINGS, AddressRule(current().allow.nets), budget=PAGES_IN_FLIGHT)
-close_at_stop(PLAIN_FETCHER.close)
-FETCHER: Fetcher = FollowingFetcher(PLAIN_FETCHER, SETTINGS)
+# Made by `make_fetcher`.
+SETTINGS: FetchSettings
+FETCHER: Fetcher
+
+
+@setup
+def make_fetcher(process: ProcessSetup) -> None:
+    global SETTINGS, FETCHER
+    SETTINGS = process.settings.fetch
+    allowed = AddressRule(process.settings.allow.nets)
+    plain = Http1Fetcher(SETTINGS, allowed, budget=process.page_budget)
+    process.resources.close_at_stop(plain.close)
+    FETCHER = FollowingFetcher(plain, SETTINGS)
 
 
 @job("fetch")

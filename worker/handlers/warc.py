@@ -2,7 +2,7 @@
 what comes after it.
 
 The ids of all of them, and of the records, follow from the job's own id and from the file: a repeat
-makes the same again. Only HTML with a status of 2xx is parsed; of everything else the log tells how
+makes the same again. Only HTML with a status of 2xx is parsed; of everything else the log says how
 many there were. Of a WAT file title and links are parsed. A WET file has text only, of which the
 parse stage can make nothing: `export` is for those.
 """
@@ -13,26 +13,19 @@ import re
 from manyhands.shared.crawl.messages import NO_ANSWER, FetchedPage, PagesMessage, in_jobs, pages_job
 from manyhands.shared.jobs import Job
 from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, WARC_QUEUE, WarcArguments
+from manyhands.worker.handlers import archives
 from manyhands.worker.handlers.outcomes import as_outcomes
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.registry import job
-from manyhands.worker.jobs.resources import close_at_stop
-from manyhands.worker.service.settings import current
 from manyhands.worker.service.stages import CAPS
 from manyhands.worker.warc.chunks import Chunk, ChunkReader
 from manyhands.worker.warc.frames import NotAnArchive
 from manyhands.worker.warc.reading import Position
-from manyhands.worker.warc.sources import Sources
 from manyhands.worker.warc.streams import ByteStream
 from manyhands.worker.warc.threads import in_thread
 
-SETTINGS = current()
-SOURCES = Sources(SETTINGS)
-close_at_stop(SOURCES.close)
 # Where somebody gave the stage more slots, the others wait here.
 AT_ONCE = asyncio.Semaphore(CAPS["warc"])
-# In the log, of one chunk.
-MOST_DAMAGES_TOLD = 20
 
 _NEXT_ID = re.compile(r"(.+)\.at\d+\.\d+")
 
@@ -42,7 +35,7 @@ async def warc(source: str, context: JobContext, offset: int = 0, skip: int = 0)
     start = Position(offset, skip)
     async with AT_ONCE:
         with as_outcomes(NotAnArchive):
-            shown, stream = SOURCES.open(source)
+            shown, stream = archives.SOURCES.open(source)
             chunk = await in_thread(lambda: _read(shown, stream, start), stream.abort)
     _tell(context, shown, start, chunk)
     context.push(*_parse_jobs(chunk.pages, context.id))
@@ -53,7 +46,9 @@ async def warc(source: str, context: JobContext, offset: int = 0, skip: int = 0)
 
 def _read(shown: str, stream: ByteStream, start: Position) -> Chunk:
     reader = ChunkReader(
-        shown, max_bytes=SETTINGS.fetch.max_bytes, truncate_bytes=SETTINGS.fetch.truncate_bytes
+        shown,
+        max_bytes=archives.SETTINGS.fetch.max_bytes,
+        truncate_bytes=archives.SETTINGS.fetch.truncate_bytes,
     )
     try:
         return reader.read(stream, start)
@@ -88,20 +83,13 @@ def _next_job(source: str, at: Position, job_id: str) -> Job:
 
 
 def _tell(context: JobContext, source: str, start: Position, chunk: Chunk) -> None:
-    for damage in chunk.damages[:MOST_DAMAGES_TOLD]:
-        context.log.warning(
-            "a part of an archive cannot be read",
-            source=source,
-            offset=damage.offset,
-            end=damage.end,
-            reason=damage.reason,
-        )
+    archives.log_damages(context.log.bind(source=source), chunk.damages)
     if chunk.bad_digests:
         context.log.warning(
             "records of an archive have wrong digests",
             source=source,
             records=len(chunk.bad_digests),
-            offsets=chunk.bad_digests[:MOST_DAMAGES_TOLD],
+            offsets=chunk.bad_digests[: archives.MOST_DAMAGES_LOGGED],
         )
     context.log.info(
         "decoded a part of an archive",

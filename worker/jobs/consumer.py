@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.jobs.delivery import Delivery
 from manyhands.worker.jobs.execution import Execution
 from manyhands.worker.jobs.outcomes import PUT_BACK
@@ -13,7 +14,7 @@ from manyhands.worker.service.held_jobs import HeldJobs
 DEADLINE_CHECK_S = 1.0
 # A job with less time than this before its deadline is put back, not started.
 LEAST_TIME_S = 5.0
-# How long a cancelled handler gets to clean up before its job is put back over its head.
+# How long a cancelled handler gets to clean up before its job is put back anyway.
 CANCEL_GRACE_S = 2.0
 
 
@@ -39,7 +40,7 @@ class Consumer:
         self._rooms = (asyncio.Semaphore(math.isqrt(slots)), asyncio.Semaphore(1))
         self._held: list[Delivery] = []
         self._is_stopping = False
-        self._returns: set[asyncio.Task[None]] = set()
+        self._returns = Tasks("consumer")
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -53,7 +54,7 @@ class Consumer:
                 self._hold(delivery, is_started=False)
             self._held.append(delivery)
         elif delivery.deadline - self._loop.time() < LEAST_TIME_S:
-            self._put_back_soon(delivery)
+            self._returns.spawn(self._put_back(delivery), name="put-back")
         else:
             self.in_hand[delivery.id] = delivery
             self._empty.clear()
@@ -90,7 +91,7 @@ class Consumer:
         await self._source.put_back(held)
         for delivery in held:
             self._let_go(delivery)
-        await asyncio.gather(*settling, *self._returns)
+        await asyncio.gather(*settling, *self._returns.running)
 
     def stop_now(self) -> None:
         """A second signal: wait for no handler any longer."""
@@ -148,11 +149,6 @@ class Consumer:
         self._source.job_ended(copy)
         if copy.jid != first.jid:
             first.copies = [*(first.copies or ()), copy]
-
-    def _put_back_soon(self, delivery: Delivery) -> None:
-        task = asyncio.create_task(self._put_back(delivery), name="put-back")
-        self._returns.add(task)
-        task.add_done_callback(self._returns.discard)
 
     async def _put_back(self, delivery: Delivery) -> None:
         try:

@@ -72,7 +72,7 @@ class Delivery:
         self.id: str = self.jid
         # How often it was handed out before, by put-backs and by failures, and now once more.
         self.deliveries: int = 1
-        # How many processes ended while they had it, as far as that was told.
+        # How many processes ended while they had it, as far as is known.
         self.deaths: int = 0
         self.version: int = FIRST_VERSION
         if ours := _ours(fields):
@@ -133,7 +133,7 @@ def put_back_copy(delivery: Delivery) -> bytes:
 
 
 def copy_after_death(delivery: Delivery, deaths: int) -> bytes:
-    """As `put_back_copy`, for a job whose process ended: it tells how often that has happened."""
+    """As `put_back_copy`, for a job whose process ended: it counts how often that has happened."""
     return _fresh(delivery, noted={"deaths": deaths})
 
 

@@ -1,12 +1,12 @@
 """The middleware that comes with the worker: two for logs, one for figures."""
 
 import time
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
+from manyhands.shared.histogram import Histogram
 from manyhands.shared.logs import get_logger
 from manyhands.worker.jobs.delivery import Delivery
 from manyhands.worker.jobs.outcomes import (
@@ -63,9 +63,9 @@ class JobLog:
 
 
 class FailureLog:
-    """A line for a job that failed, at most one in so many seconds for each type of error: what
+    """A line for a failed job, at most one per error type in FAILURE_TOLD_EVERY_S seconds: what
     fails by the thousand must be seen, and must not fill the disk. Never the arguments. State: of
-    each error when it was told, and how often it was not since then."""
+    each error when it was last logged, and how often it has been skipped since."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -102,11 +102,10 @@ class FailureLog:
 
 @dataclass(slots=True)
 class JobtypeFigures:
-    """`buckets` are by DURATION_BOUNDS_S and one for what took longer."""
+    """How the jobs of one type ended, and how long they took, in seconds."""
 
     outcomes: defaultdict[type, int] = field(default_factory=lambda: defaultdict(int))
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
-    seconds: float = 0.0
+    durations: Histogram = field(default_factory=lambda: Histogram(DURATION_BOUNDS_S))
 
     def by_outcome(self) -> Counter[str]:
         totals: Counter[str] = Counter()
@@ -129,8 +128,7 @@ class JobFigures:
         figures.outcomes[type(outcome)] += 1
         # One that was put back has not come to its end, or not even to its start.
         if outcome is not PUT_BACK:
-            figures.buckets[bisect_left(DURATION_BOUNDS_S, took_s)] += 1
-            figures.seconds += took_s
+            figures.durations.add(took_s)
 
     def by_outcome(self) -> dict[str, int]:
         totals: Counter[str] = Counter()

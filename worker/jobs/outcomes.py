@@ -72,7 +72,7 @@ def _text(error: BaseException) -> str:
 
 
 def _backtrace(error: BaseException) -> tuple[str, ...]:
-    """The innermost frames tell the cause; the server takes so many lines and no more."""
+    """The innermost frames show the cause; the server limits the number of lines."""
     try:
         chunks = traceback.format_exception(error)
     except BaseException as second:

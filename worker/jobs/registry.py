@@ -13,6 +13,7 @@ from manyhands.shared.errors import ConfigError, InvalidJob
 from manyhands.shared.jobs import DEFAULT_QUEUE, FIRST_VERSION, check_queue_name
 from manyhands.shared.jobtypes import JOB_TYPES
 from manyhands.worker.jobs.context import JobContext
+from manyhands.worker.jobs.setup import ProcessSetup, SetupHook
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -85,9 +86,12 @@ def _field(problem: Any) -> str:
 
 @dataclass(slots=True)
 class Registry:
-    """State: the handlers by job type. One is shared by all `@job`s of a process."""
+    """State: the handlers by job type, the setup hooks, and whether all of these were called. One
+    is shared by all `@job`s of a process."""
 
     handlers: dict[str, Handler] = field(default_factory=dict)
+    hooks: list[SetupHook] = field(default_factory=list)
+    is_set_up: bool = True
 
     def job(
         self, jobtype: str, *, queue: str | None = None, version: int = FIRST_VERSION
@@ -106,6 +110,19 @@ class Registry:
             return function
 
         return register
+
+    def setup(self, hook: SetupHook) -> SetupHook:
+        """Register a function that prepares its module's handlers. It is called once, in the event
+        loop's thread, before the first job."""
+        self.hooks.append(hook)
+        self.is_set_up = False
+        return hook
+
+    def set_up(self, process: ProcessSetup) -> None:
+        """Call every hook, in the order of registration."""
+        self.is_set_up = True
+        for hook in self.hooks:
+            hook(process)
 
     def get(self, jobtype: str) -> Handler | None:
         return self.handlers.get(jobtype)
@@ -175,3 +192,4 @@ def _queue_of(jobtype: str, queue: str | None) -> str:
 
 REGISTRY = Registry()
 job = REGISTRY.job
+setup = REGISTRY.setup

@@ -8,7 +8,7 @@ Close = Callable[[], Awaitable[None]]
 
 
 class Resources:
-    """State: how to close each of them. One is shared by all handlers of a process."""
+    """State: how to close each of them. One for all handlers of a process."""
 
     def __init__(self) -> None:
         self._closes: list[Close] = []
@@ -26,7 +26,3 @@ class Resources:
                 await close()
             except Exception as error:
                 self._log.warning("a resource was not closed", reason=repr(error))
-
-
-RESOURCES = Resources()
-close_at_stop = RESOURCES.close_at_stop

@@ -1,5 +1,5 @@
 """What a stage may have besides its handlers: something that runs as long as the process does, and
-decides from which queues jobs are taken. The module with the stage's handlers registers it."""
+decides from which queues jobs are taken. The setup hook of the stage's handlers registers it."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class StageService(Protocol):
         """No handler runs any more: write everything down."""
 
     def families(self) -> Iterable[Family]:
-        """What it tells of itself, every five seconds."""
+        """Its metrics, read every five seconds."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,7 +43,3 @@ class StageNeeds:
     push: Push
     sinks: Sinks
     set_queues: Callable[[Sequence[str]], None]
-
-
-# By the stage's name.
-STAGE_SERVICES: dict[str, Callable[[StageNeeds], StageService]] = {}

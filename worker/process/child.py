@@ -15,9 +15,9 @@ from manyhands.shared.errors import ConfigError, ConnectFailed, ManyhandsError
 from manyhands.shared.logs import configure_logs
 from manyhands.shared.settings import Settings
 from manyhands.worker.process.fork_safety import leave_the_parent
-from manyhands.worker.process.process import THREAD_NAME, WorkerProcess, load_handlers
+from manyhands.worker.process.handler_modules import load_handlers
+from manyhands.worker.process.process import THREAD_NAME, WorkerProcess
 from manyhands.worker.service import exits
-from manyhands.worker.service import settings as worker_settings
 from manyhands.worker.service.held_jobs import HeldJobs
 from manyhands.worker.service.stages import ProcessGroup
 
@@ -28,7 +28,7 @@ LAST_CANCEL_S = 0.5
 
 @dataclass(slots=True, frozen=True)
 class ChildSpec:
-    """One child: which of its group it is, how often it was started anew, its share of the
+    """One child: which of its group it is, how often it was restarted, its share of the
     service's connections, and where it keeps what is put back for it if it dies."""
 
     group: ProcessGroup
@@ -67,7 +67,6 @@ def _run(spec: ChildSpec, parent: Connection) -> int:
         process_id=spec.process_id,
     )
     try:
-        worker_settings.use(settings)
         load_handlers(settings.worker.handlers)
         _spare_the_garbage_collector()
         _interrupt_nobody()

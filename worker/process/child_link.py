@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 
 from manyhands.worker.service.link import Backlog, FromChild, decode_from_parent, encode
 
-# A parent that reads nothing for so many messages is stuck; the figures of then are of no use.
+# A parent that has left this many messages unread is stuck; more of them would be stale.
 MOST_UNSENT = 64
 EXIT_ABANDONED = 1
 
@@ -49,7 +49,7 @@ class ChildLink:
             self._unsent.put_nowait(encode(message))
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Send what was told, then no more."""
+        """Send what is queued, then nothing more."""
         self._has_ended.set()
         if not self._unsent.full():
             self._unsent.put_nowait(None)

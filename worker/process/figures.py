@@ -1,22 +1,29 @@
-"""What a worker process tells of itself every five seconds, and the names of it.
+"""The metrics of one worker process, which it sends to its supervisor every five seconds.
 
-Jobs are counted by `worker.observers.JobFigures`; everything else is read when a snapshot is
+Jobs are counted by `worker.jobs.observers.JobFigures`; everything else is read when a snapshot is
 made, from the parts that know it. The supervisor adds which process it was.
 """
 
 import os
 import resource
 import time
-from collections.abc import Callable, Iterable, Sequence, Sized
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
 
+from manyhands.shared.faktory.dialer import Dialer
+from manyhands.shared.memory import own_resident_bytes
+from manyhands.worker.jobs.consumer import Consumer
 from manyhands.worker.jobs.observers import JobFigures
 from manyhands.worker.process.loop_lag import Lag, LoopLag
-from manyhands.worker.service.families import DURATION_BOUNDS_S, family, filled, single
+from manyhands.worker.service.families import (
+    DURATION_BOUNDS_S,
+    family,
+    filled,
+    of_histogram,
+    single,
+)
 from manyhands.worker.service.link import Family, Figures, Sample
-from manyhands.worker.service.stages import Stage
-from manyhands.worker.source.heartbeat import resident_kb
-from manyhands.worker.source.window import Window
+from manyhands.worker.source.faktory import FaktorySource
+from manyhands.worker.source.stage_lanes import StageLanes
 
 JOBS = family("jobs_total", "counter", "Jobs ended, by how they ended", "jobtype", "outcome")
 JOB_DURATION = family(
@@ -71,57 +78,16 @@ FAMILIES = (
 )
 
 
-class StageOfSource(Protocol):
-    stage: Stage
-    window: Window
-
-
-class ResultsCounts(Protocol):
-    unanswered: int
-    given_up: int
-
-
-class SourceView(Protocol):
-    """What is read of worker.faktory_source.FaktorySource."""
-
-    slots: int
-
-    @property
-    def stages(self) -> Sequence[StageOfSource]: ...
-
-    @property
-    def results(self) -> ResultsCounts: ...
-
-    @property
-    def held_bytes(self) -> int: ...
-
-
-class ConsumerView(Protocol):
-    """What is read of worker.consumer.Consumer."""
-
-    copies_seen: int
-
-    @property
-    def in_hand(self) -> Sized: ...
-
-
-class DialerCounts(Protocol):
-    """What is read of shared.faktory.dialer.Dialer."""
-
-    lost: int
-    failed: int
-
-
 class ProcessFigures:
-    """State: none of its own but the lag of the loop, which begins anew with each snapshot.
+    """State: only the lag of the loop, which is reset by each snapshot.
     `more` is what the services of its stages tell."""
 
     def __init__(
         self,
         jobs: JobFigures,
-        source: SourceView,
-        consumer: ConsumerView,
-        dialer: DialerCounts,
+        source: FaktorySource,
+        consumer: Consumer,
+        dialer: Dialer,
         lag: LoopLag,
         more: Callable[[], Iterable[Family]] = tuple,
     ) -> None:
@@ -169,14 +135,11 @@ def job_families(jobs: JobFigures) -> Iterable[Family]:
     )
     yield filled(
         JOB_DURATION,
-        [
-            Sample([jobtype], figures.seconds, list(figures.buckets))
-            for jobtype, figures in jobs.jobtypes.items()
-        ],
+        [of_histogram([jobtype], figures.durations) for jobtype, figures in jobs.jobtypes.items()],
     )
 
 
-def stage_families(stages: Sequence[StageOfSource]) -> Iterable[Family]:
+def stage_families(stages: Sequence[StageLanes]) -> Iterable[Family]:
     windows = {stage.stage.name: stage.window for stage in stages}
     for made, field in (
         (STAGE_JOBS, "ended"),
@@ -193,7 +156,7 @@ def stage_families(stages: Sequence[StageOfSource]) -> Iterable[Family]:
 def system_families() -> Iterable[Family]:
     """Of the process that calls it."""
     soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    yield single(RESIDENT, resident_kb() * 1024)
+    yield single(RESIDENT, own_resident_bytes())
     yield single(OPEN_FDS, open_descriptors())
     yield single(MAX_FDS, soft_limit)
     yield single(CPU, time.process_time())

@@ -27,7 +27,7 @@ FIRST_OTHER_DESCRIPTOR = 3
 @contextmanager
 def signals_held_back() -> Iterator[None]:
     """In the parent, around the start of a child, which inherits the mask: until it has handlers
-    of its own, a signal would be told to the parent's loop, or stop a Python that only starts."""
+    of its own, a signal would reach the parent's loop, or stop a Python that is still starting."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield

@@ -30,7 +30,7 @@ def summarize(lags: Sequence[float]) -> Lag:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """The smallest of them that is not exceeded by so many of a hundred."""
+    """The smallest value that at least `percent` of a hundred do not exceed."""
     rank = -(-len(ordered) * percent // 100)
     return ordered[rank - 1]
 

@@ -6,17 +6,13 @@ result is answered → close the lanes → end the heartbeat → close what hand
 
 import asyncio
 import errno
-import importlib
 import os
 import signal
-import sys
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from pathlib import Path
 
-from manyhands.shared.errors import ConfigError, ManyhandsError
+from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.faktory.dialer import Dialer
 from manyhands.shared.faktory.handshake import parse_url
 from manyhands.shared.logs import get_logger
@@ -24,13 +20,12 @@ from manyhands.shared.settings import Settings
 from manyhands.worker.jobs.consumer import CANCEL_GRACE_S, Consumer
 from manyhands.worker.jobs.execution import Execution, Middleware
 from manyhands.worker.jobs.observers import FailureLog, JobFigures, JobLog
-from manyhands.worker.jobs.outcomes import Failed
 from manyhands.worker.jobs.registry import REGISTRY
-from manyhands.worker.jobs.resources import RESOURCES
-from manyhands.worker.jobs.stage_services import STAGE_SERVICES, StageNeeds, StageService
+from manyhands.worker.jobs.stage_services import StageNeeds, StageService
 from manyhands.worker.process.child_link import ChildLink
 from manyhands.worker.process.figures import ProcessFigures
 from manyhands.worker.process.fork_safety import AT_ONCE
+from manyhands.worker.process.handler_modules import set_up_handlers
 from manyhands.worker.process.loop_lag import LoopLag
 from manyhands.worker.process.task_dump import describe_tasks
 from manyhands.worker.service.held_jobs import HeldJobs
@@ -64,8 +59,6 @@ THREAD_NAME = "handler"
 REPORTING_TIME_S = 4.0
 READY_LOOK_S = 0.05
 STDERR = 2
-# Where ours were before everything was under one name.
-FORMER_HANDLERS = "worker.handlers."
 
 
 class WorkerProcess:
@@ -82,6 +75,7 @@ class WorkerProcess:
         self._settings = settings.worker
         self._loop = asyncio.get_running_loop()
         self._log = get_logger("worker")
+        self._setup = set_up_handlers(settings)
         self._jobs = JobFigures()
         stages = resolve_stages(
             group, settings.worker.queues, REGISTRY.queues_by_type(), settings.stages
@@ -104,11 +98,13 @@ class WorkerProcess:
         self._sinks = Sinks(make_sinks(settings.sinks.urls, _kinds_of(stages)), settings.sinks)
         execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sinks, held)
         self.consumer = Consumer(self.source, execution, slots=group.slots, held=held)
-        self._heartbeat = Heartbeat(self._dialer, self.source.worker_ids, self._heartbeat_events())
+        self._heartbeat = Heartbeat(
+            self._dialer, self.source.lanes.worker_ids, self._heartbeat_events()
+        )
         self._services = {
             stage: self._make_service(settings, stage)
             for stage in self.source.stages
-            if stage.stage.name in STAGE_SERVICES
+            if stage.stage.name in self._setup.stage_services
         }
         self._lag = LoopLag()
         self._figures = ProcessFigures(
@@ -206,7 +202,7 @@ class WorkerProcess:
             return False
 
     async def _close_resources(self) -> None:
-        await RESOURCES.close()
+        await self._setup.resources.close()
         await self._sinks.close()
 
     def _listen_to_signals(self) -> None:
@@ -225,12 +221,12 @@ class WorkerProcess:
 
         return HeartbeatEvents(
             state_wanted=lambda state: in_loop(self._obey, state),
-            worker_unknown=lambda wid: in_loop(self.source.worker_unknown, wid),
-            beat_took=lambda took_s: in_loop(self.source.beat_took, took_s),
+            worker_unknown=lambda wid: in_loop(self.source.lanes.worker_unknown, wid),
+            beat_took=lambda took_s: in_loop(self.source.lanes.beat_took, took_s),
         )
 
     def _obey(self, state: str) -> None:
-        """Any of this process's ids may be told; it counts for the process."""
+        """The server may ask any of this process's ids; it applies to the process."""
         if state == "terminate" and not self._stop_asked.is_set():
             self._log.info("the server's web page asks this worker to stop")
             self.is_stopped_by_server = True
@@ -259,7 +255,7 @@ class WorkerProcess:
     def _make_service(self, settings: Settings, stage: StageLanes) -> StageService:
         # No job before the service says from where.
         stage.set_queues([])
-        return STAGE_SERVICES[stage.stage.name](
+        return self._setup.stage_services[stage.stage.name](
             StageNeeds(
                 settings, stage.window.slots, self.source.push, self._sinks, stage.set_queues
             )
@@ -273,10 +269,10 @@ class WorkerProcess:
         for line in describe_tasks(asyncio.all_tasks(self._loop)):
             self._log.info(f"tasks: {line}")
 
-    # What the supervisor is told
+    # Reports to the supervisor
 
     async def _tell_ready(self) -> None:
-        while not self.source.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
+        while not self.source.lanes.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
             await asyncio.sleep(READY_LOOK_S)
         self._link.tell(
             Ready(
@@ -310,12 +306,12 @@ class WorkerProcess:
 
     def _turn(self) -> Pulse:
         return Pulse(
-            wids=self.source.worker_ids(),
-            is_connected=self.source.is_connected,
+            wids=self.source.lanes.worker_ids(),
+            is_connected=self.source.lanes.is_connected,
             is_draining=self._heartbeat.state is not None,
             in_hand=len(self.consumer.in_hand),
             unanswered=self.source.results.unanswered,
-            fetch_silence_s=self.source.fetch_silence_s(self._loop.time()),
+            fetch_silence_s=self.source.lanes.fetch_silence_s(self._loop.time()),
             loop_lag_s=self._lag.take_worst_s(),
             stages=[
                 StagePulse(
@@ -351,37 +347,6 @@ def is_out_of_files() -> bool:
     except OSError as error:
         return error.errno in (errno.EMFILE, errno.ENFILE)
     return False
-
-
-def load_handlers(modules: str) -> None:
-    """Import what WORKER_HANDLERS names, so that its `@job`s register."""
-    # `python -m` puts the current directory first; a console script would not.
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
-    for name in filter(None, (name.strip() for name in modules.split(","))):
-        try:
-            importlib.import_module(name)
-        except ConfigError as error:
-            raise ConfigError(f"WORKER_HANDLERS: {name}: {error}") from error
-        except ImportError as error:
-            hint = f"; it is manyhands.{name} now" if name.startswith(FORMER_HANDLERS) else ""
-            raise ConfigError(f"WORKER_HANDLERS: cannot import {name}: {error}{hint}") from error
-        except BaseException as error:
-            raise ConfigError(
-                f"WORKER_HANDLERS: cannot import {name}: {_import_failure(error)}"
-            ) from error
-    if not REGISTRY.handlers:
-        raise ConfigError(f"WORKER_HANDLERS={modules} registers no job type")
-
-
-def _import_failure(error: BaseException) -> str:
-    """What a module does when it is imported can fail in any way; one line says how, and where."""
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    if isinstance(error, SyntaxError):
-        where = ""  # its text has it
-    failed = Failed.from_exception(error)
-    return " ".join(f"{failed.error_type}: {failed.message}{where}".split())
 
 
 def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from manyhands.shared.histogram import Histogram
 from manyhands.worker.service.link import Family, Sample
 
 # Upper bounds of the durations' buckets, in seconds.
@@ -26,3 +27,8 @@ def filled(empty: Family, samples: list[Sample]) -> Family:
 
 def single(empty: Family, value: float) -> Family:
     return filled(empty, [Sample([], value)])
+
+
+def of_histogram(labels: list[str], histogram: Histogram) -> Sample:
+    """A copy: the histogram goes on counting."""
+    return Sample(labels, histogram.sum, list(histogram.buckets))

@@ -1,4 +1,4 @@
-"""What a worker service runs: stages, in processes of so many slots each. Pure.
+"""What a worker service runs: stages, in processes with a number of slots each. Pure.
 
 A stage is one list of queues. Processes of one kind run one stage or several; several share the
 slots of their process by weight (worker/source/scheduler.py).

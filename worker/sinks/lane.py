@@ -3,7 +3,6 @@ has it."""
 
 import asyncio
 import time
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
@@ -12,7 +11,9 @@ from functools import partial
 
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.faktory.backoff import Backoff
+from manyhands.shared.histogram import Histogram
 from manyhands.shared.logs import get_logger
+from manyhands.shared.trouble import Trouble
 from manyhands.worker.records import Record
 from manyhands.worker.service.families import DURATION_BOUNDS_S
 from manyhands.worker.sinks.protocol import RecordsRefused, Sink, SinkDown
@@ -37,23 +38,16 @@ class Entry:
 
 @dataclass(slots=True)
 class LaneFigures:
-    """`buckets` are by DURATION_BOUNDS_S and one for what took longer."""
+    """`durations` are those of writes, in seconds."""
 
     records: int = 0
     failures: int = 0
     refused: int = 0
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_S) + 1))
-    seconds: float = 0.0
-
-    @property
-    def mean_s(self) -> float:
-        """Of a write."""
-        return self.seconds / max(1, sum(self.buckets))
+    durations: Histogram = field(default_factory=lambda: Histogram(DURATION_BOUNDS_S))
 
     def flushed(self, records: int, took_s: float) -> None:
         self.records += records
-        self.buckets[bisect_left(DURATION_BOUNDS_S, took_s)] += 1
-        self.seconds += took_s
+        self.durations.add(took_s)
 
 
 class SinkLane:
@@ -73,9 +67,8 @@ class SinkLane:
         self._is_there_some = asyncio.Event()
         self._is_batch_full = asyncio.Event()
         self._stopping = asyncio.Event()
-        self._trouble = ""
-        self._told_at = -TELL_EVERY_S
         self._loop = asyncio.get_running_loop()
+        self._trouble = Trouble(TELL_EVERY_S, self._loop.time)
         self._log = get_logger("sink").bind(sink=sink.name)
 
     def add(self, entry: Entry) -> None:
@@ -90,10 +83,6 @@ class SinkLane:
         """We are about to stop: wait for no more records, and for no sink that is down."""
         self._stopping.set()
         self._is_batch_full.set()
-
-    @property
-    def is_failing(self) -> bool:
-        return bool(self._trouble)
 
     async def open(self) -> None:
         """Until it is there. Raises ConfigError when that can never be, SinkDown when we stop."""
@@ -191,24 +180,17 @@ class SinkLane:
                 if self._stopping.is_set():
                     raise SinkDown(f"{self.sink.name}: {error}") from error
             else:
-                self._tell_end_of_trouble()
+                if self._trouble.end():
+                    self._log.info("the sink takes records again")
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(backoff.next_delay_s()):
                     await self._stopping.wait()
 
     def _tell(self, error: Exception) -> None:
-        """Once a minute, and whenever it is something new."""
-        trouble, now = str(error) or type(error).__name__, self._loop.time()
-        if trouble != self._trouble or now - self._told_at >= TELL_EVERY_S:
-            self._log.error("the sink does not take records, their jobs wait", reason=trouble)
-            self._told_at = now
-        self._trouble = trouble
-
-    def _tell_end_of_trouble(self) -> None:
-        if self._trouble:
-            self._log.info("the sink takes records again")
-            self._trouble = ""
+        reason = str(error) or type(error).__name__
+        if self._trouble.is_news(reason):
+            self._log.error("the sink does not take records, their jobs wait", reason=reason)
 
 
 def _settle(batch: list[Entry], error: Exception | None) -> None:

@@ -13,7 +13,13 @@ from dataclasses import dataclass
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import SinksSettings
 from manyhands.worker.records import PageRecord, Record
-from manyhands.worker.service.families import DURATION_BOUNDS_S, family, filled, single
+from manyhands.worker.service.families import (
+    DURATION_BOUNDS_S,
+    family,
+    filled,
+    of_histogram,
+    single,
+)
 from manyhands.worker.service.link import Family, Sample
 from manyhands.worker.sinks.lane import Entry, SinkLane
 from manyhands.worker.sinks.protocol import Sink, SinkDown
@@ -108,7 +114,7 @@ class Sinks:
         self._count(len(records), size)
         durable.add_done_callback(lambda _: self._forget(pending, entries))
         # The slowest first: what the others do before they wait would hold it up.
-        for lane in sorted(entries, key=lambda lane: lane.figures.mean_s, reverse=True):
+        for lane in sorted(entries, key=lambda lane: lane.figures.durations.mean, reverse=True):
             lane.add(entries[lane])
         return durable
 
@@ -136,7 +142,7 @@ class Sinks:
             yield filled(empty, values)
         yield filled(
             FLUSH,
-            [Sample([sink], one.seconds, list(one.buckets)) for sink, one in figures.items()],
+            [of_histogram([sink], one.durations) for sink, one in figures.items()],
         )
 
     def _entries(self, pending: _Pending, sizes: Sequence[int]) -> dict[SinkLane, Entry]:

@@ -1,12 +1,10 @@
 """Jobs from a Faktory server (or our broker): many slots over few sockets.
 
-Owns the lanes of one process: the stages' fetch lanes and the command lanes that all stages share.
 Everything runs in the loop's thread; `_pump` is scheduled at most once per loop turn and sends all
-FETCHes that the scheduler and the stages' windows allow.
+results and FETCHes that the scheduler and the stages' windows allow.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 import orjson
@@ -16,7 +14,7 @@ from manyhands.shared.faktory import codec
 from manyhands.shared.faktory.client import FaktoryVerbs
 from manyhands.shared.faktory.codec import Reply
 from manyhands.shared.faktory.dialer import Dialer
-from manyhands.shared.faktory.lanes import Command, CommandLanes, FetchLane
+from manyhands.shared.faktory.lanes import Command, CommandLanes
 from manyhands.shared.jobs import Job
 from manyhands.shared.logs import get_logger
 from manyhands.shared.sizing import GATHER_S
@@ -25,22 +23,20 @@ from manyhands.worker.jobs.outcomes import Failed, Outcome, PutBack
 from manyhands.worker.service.link import Pushed
 from manyhands.worker.service.stages import Stage
 from manyhands.worker.source import scheduler
-from manyhands.worker.source.lane_plan import LanePlan, plan_broker_lanes, plan_lanes, split_lanes
+from manyhands.worker.source.process_lanes import ProcessLanes
 from manyhands.worker.source.queue_order import QueueOrder
-from manyhands.worker.source.results import Results, repeat
+from manyhands.worker.source.results import Results
 from manyhands.worker.source.stage_lanes import StageLanes
 
-TICK_S = 0.5
 # When a burst of FETCHes was cut short, the next follows after this.
 PACE_S = 0.001
-BEATS_REMEMBERED = 4
 # Payloads in hand above this stop reading from the fetch lanes until half of it is gone.
 MAX_HELD_BYTES = 256 * 1024 * 1024
 
 
 class FaktorySource:
-    """A `Source`, and the owner of the stages' lanes. State: the stages, the results on their way,
-    and the drain if one has begun."""
+    """A `Source`: fills the slots through the lanes, and reports results. State: the jobs in hand
+    by jid and their bytes, what was pushed where, and the drain if one has begun."""
 
     def __init__(
         self,
@@ -60,40 +56,30 @@ class FaktorySource:
             for stage, order in stages.items()
         ]
         self.pushed = {stage.feeds: Pushed() for stage in stages if stage.feeds}
-        self.commands = CommandLanes(dialer, 1)
-        self._verbs = FaktoryVerbs(self.commands)
-        self.results = Results(self.commands, self._verbs, self.fetches_changed)
-        self._dialer = dialer
-        self._connections = connections
+        self.held_bytes = 0
+        self._commands = CommandLanes(dialer, 1)
+        self.results = Results(self._commands, FaktoryVerbs(self._commands), self.fetches_changed)
+        self.lanes = ProcessLanes(
+            dialer,
+            self._commands,
+            self.stages,
+            connections=connections,
+            slots=slots,
+            on_tick=self.fetches_changed,
+        )
         self._on_lanes_changed = on_lanes_changed
         self._deliver: Callable[[Delivery], None] = _refuse_delivery
-        self._beats_took_s: deque[float] = deque(maxlen=BEATS_REMEMBERED)
         self._pump_is_scheduled = False
-        # Known once it is connected, and remembered: a crash breaks all connections at once.
-        self._is_broker = False
-        self._held_bytes = 0
         # Their jids; what a result was sent for is known to `results`.
         self._in_hand: set[str] = set()
-        self._is_reading = True
-        self._drain_task: asyncio.Task[None] | None = None
-        self._drained = asyncio.Event()
-        self._closed = asyncio.Event()
+        self._drain: asyncio.Task[None] | None = None
         self._log = get_logger("source")
 
     # Source
 
     async def run(self, deliver: Callable[[Delivery], None]) -> None:
         self._deliver = deliver
-        async with asyncio.TaskGroup() as tasks:
-            keepers = [tasks.create_task(self.commands.lanes[0].run(), name="command-0")]
-            keepers.append(tasks.create_task(self._open_lanes(tasks, keepers), name="open-lanes"))
-            keepers.append(tasks.create_task(self._tick(), name="tick"))
-            await self._closed.wait()
-            self.commands.close()
-            for stage in self.stages:
-                stage.close()
-            for keeper in keepers:
-                keeper.cancel()
+        await self.lanes.run()
 
     def slot_free(self, delivery: Delivery) -> None:
         if delivery.has_slot:
@@ -102,15 +88,15 @@ class FaktorySource:
             self.fetches_changed()
 
     def job_ended(self, delivery: Delivery) -> None:
-        self._held_bytes -= len(delivery.payload)
+        self.held_bytes -= len(delivery.payload)
         self._in_hand.discard(delivery.jid)
-        if not self._is_reading and self._held_bytes < MAX_HELD_BYTES // 2:
-            self._set_reading(True)
+        if not self.lanes.is_reading and self.held_bytes < MAX_HELD_BYTES // 2:
+            self.lanes.set_reading(True)
         self.slot_free(delivery)
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        if isinstance(outcome, PutBack) and self._drain_task is not None:
-            await self._drained.wait()
+        if isinstance(outcome, PutBack) and self._drain is not None:
+            await self.quiet()
         await self.results.settle(delivery, outcome)
 
     async def put_back(self, deliveries: Sequence[Delivery]) -> None:
@@ -124,53 +110,22 @@ class FaktorySource:
                 self.pushed[job.queue] = Pushed(pushed.jobs + 1, pushed.bytes + size)
 
     async def quiet(self) -> None:
-        if self._drain_task is None:
-            self._drain_task = asyncio.create_task(self._drain(), name="drain")
-        await asyncio.shield(self._drain_task)
+        if self._drain is None:
+            self._drain = asyncio.create_task(self.lanes.drain(), name="drain")
+        await asyncio.shield(self._drain)
 
     async def flushed(self) -> None:
         await self.results.flushed()
 
     def close(self) -> None:
-        self._closed.set()
-
-    # The supervisor's view
-
-    @property
-    def is_connected(self) -> bool:
-        return self.commands.is_up and any(stage.up for stage in self.stages)
-
-    @property
-    def held_bytes(self) -> int:
-        return self._held_bytes
-
-    def fetch_silence_s(self, now: float) -> float:
-        return max(stage.silence_s(now) for stage in self.stages)
+        self.lanes.close()
 
     def told_backlog(self, queues: Mapping[str, int], paces: Mapping[str, float]) -> None:
-        """How many jobs wait in which queue, and how fast each stage may go."""
+        """From the supervisor: how many jobs wait in which queue, how fast each stage may go."""
         for stage in self.stages:
             stage.backlog = sum(queues.get(name, 0) for name in stage.queues)
             stage.pace = paces.get(stage.stage.name, 1.0)
         self.fetches_changed()
-
-    # Heartbeat's view (called in the loop's thread, except `worker_ids`)
-
-    def worker_ids(self) -> list[str]:
-        """The ids to beat for; read by the heartbeat's thread."""
-        return [lane.wid for stage in self.stages for lane in tuple(stage.up)]
-
-    def worker_unknown(self, wid: str) -> None:
-        """The server forgot this id: connect that lane anew, under a new one."""
-        for lane in self._up():
-            if lane.wid == wid and lane.connection is not None:
-                lane.connection.close("the server forgot our worker id")
-                return
-
-    def beat_took(self, round_trip_s: float) -> None:
-        self._beats_took_s.append(round_trip_s)
-        for stage in self.stages:
-            stage.measure_round_trip(self._beats_took_s)
 
     # StageOwner
 
@@ -182,10 +137,10 @@ class FaktorySource:
             return
         if stage is not self.stages[0]:
             delivery.stage = self.stages.index(stage)
-        self._held_bytes += len(payload)
+        self.held_bytes += len(payload)
         self._in_hand.add(delivery.jid)
-        if self._is_reading and self._held_bytes > MAX_HELD_BYTES:
-            self._set_reading(False)
+        if self.held_bytes > MAX_HELD_BYTES and self.lanes.is_reading:
+            self.lanes.set_reading(False)
         self._deliver(delivery)
 
     def fetches_changed(self) -> None:
@@ -194,34 +149,29 @@ class FaktorySource:
             self._schedule_pump(self._gather_s() if is_busy else 0.0)
 
     def lanes_changed(self, stage: StageLanes) -> None:
-        stage.measure_round_trip(self._beats_took_s)
-        self._set_reading(self._is_reading)
+        self.lanes.changed(stage)
         self._on_lanes_changed()
         self.fetches_changed()
 
     def lane_broke(self, wid: str) -> None:
-        if not self._closed.is_set():
-            self.commands.submit(Command(self._retire_line(wid), _ignore_reply, is_kept=True))
+        if self.lanes.is_closed:
+            return
+        if self.lanes.is_broker:
+            # Answers may have been lost on the way: whatever of it we do not have goes back.
+            line = codec.held(wid, {*self._in_hand, *self.results.unanswered_jids()})
+        else:
+            # Its FETCHes live on at the server; silence the id before they take jobs.
+            line = codec.beat(wid, state="quiet")
+        self._commands.submit(Command(line, _ignore_reply, is_kept=True))
 
     # Inside
 
-    def _up(self) -> list[FetchLane]:
-        return [lane for stage in self.stages for lane in stage.up]
-
     def _gather_s(self) -> float:
-        if not self._is_broker:
+        if not self.lanes.is_broker:
             return GATHER_S
-        # Our broker takes many lines at a time anyway; longer than its answer takes, the wait
+        # Our broker takes many lines at a time anyway; waiting longer than it needs to answer
         # would leave it idle.
         return min(GATHER_S, *(stage.window.round_trip_s for stage in self.stages))
-
-    def _retire_line(self, wid: str) -> bytes:
-        """What to tell the server of a fetch lane that broke."""
-        if self._is_broker:
-            # Answers may have been lost on the way: whatever of it we do not have goes back.
-            return codec.held(wid, {*self._in_hand, *self.results.unanswered_jids()})
-        # Its FETCHes live on at the server; silence the id before they take jobs.
-        return codec.beat(wid, state="quiet")
 
     def _refuse_unreadable(self, stage: StageLanes, payload: bytes, error: ProtocolError) -> None:
         stage.window.job_ended()
@@ -256,60 +206,6 @@ class FaktorySource:
                 stage.fetch(count, now)
         if any(stage.window.is_cut_short for stage in self.stages):
             self._schedule_pump(max(self._gather_s(), PACE_S))
-
-    async def _open_lanes(
-        self, tasks: asyncio.TaskGroup, keepers: list[asyncio.Task[None]]
-    ) -> None:
-        plan = await self._plan()
-        for number, lane in enumerate(self.commands.grow(plan.command - 1), start=1):
-            keepers.append(tasks.create_task(lane.run(), name=f"command-{number}"))
-        shares = split_lanes(plan.fetch, [stage.stage.weight for stage in self.stages])
-        for stage, share in zip(self.stages, shares, strict=True):
-            lanes = stage.open_lanes(self._dialer, share, is_broker=self._is_broker)
-            for number, fetch_lane in enumerate(lanes):
-                name = f"fetch-{stage.stage.name}-{number}"
-                keepers.append(tasks.create_task(fetch_lane.run(), name=name))
-
-    async def _plan(self) -> LanePlan:
-        info = await repeat(self._verbs.info)
-        self._is_broker = self.commands.is_our_broker
-        if self._is_broker:
-            return plan_broker_lanes(self._connections, self.slots, len(self.stages))
-        used = int(info.get("server", {}).get("connections", 0))
-        plan = plan_lanes(self._connections, self.slots, used)
-        wanted = plan_lanes(self._connections, self.slots, 0)
-        if plan != wanted:
-            self._log.warning(
-                f"the server has {used} connections already: taking {plan.connections} "
-                f"instead of {wanted.connections}"
-            )
-        return plan
-
-    async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(TICK_S)
-            now = self._loop.time()
-            self.commands.look(now)
-            self.commands.send_waiting()
-            for stage in self.stages:
-                stage.look(now)
-            self.fetches_changed()
-
-    def _set_reading(self, is_reading: bool) -> None:
-        self._is_reading = is_reading
-        for lane in self._up():
-            if lane.connection is not None:
-                if is_reading:
-                    lane.connection.resume_reading()
-                else:
-                    lane.connection.pause_reading()
-
-    async def _drain(self) -> None:
-        await asyncio.gather(*(stage.drain(self._quiet_lane) for stage in self.stages))
-        self._drained.set()
-
-    async def _quiet_lane(self, lane: FetchLane) -> None:
-        await self._verbs.beat(lane.wid, state="quiet")
 
 
 def _refuse_delivery(_delivery: Delivery) -> None:

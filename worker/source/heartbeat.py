@@ -1,17 +1,15 @@
-"""BEAT from a thread of its own, over a socket of its own.
+"""The heartbeat (BEAT): a separate thread with a separate socket.
 
 A handler that blocks the event loop must not make the server forget this worker (it does so
-after 60 s), so nothing here needs the loop: a blocking socket, and the loop is only told.
+after 60 s), so nothing here needs the loop: it uses a blocking socket and only notifies the loop.
 """
 
-import resource
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 from manyhands.shared.errors import ConnectFailed, ConnectionLost, FaktoryError, ProtocolError
 from manyhands.shared.faktory import codec, handshake
@@ -21,6 +19,7 @@ from manyhands.shared.faktory.codec import ErrorReply, Reply, ReplyParser
 from manyhands.shared.faktory.connection import explain_failure
 from manyhands.shared.faktory.dialer import Dialer
 from manyhands.shared.logs import get_logger
+from manyhands.shared.memory import own_resident_bytes
 
 INTERVAL_S = 15.0
 # New lanes register with their HELLO, so a beat may be late by this much, but not by 60 s.
@@ -29,7 +28,7 @@ SOCKET_TIMEOUT_S = 10.0
 
 @dataclass(slots=True, frozen=True)
 class HeartbeatEvents:
-    """What the loop is told; each is called in the heartbeat's thread."""
+    """What the loop is notified of; each is called in the heartbeat's thread."""
 
     state_wanted: Callable[[str], None]
     worker_unknown: Callable[[str], None]
@@ -82,7 +81,7 @@ class BlockingConnection:
 
 
 class Heartbeat(threading.Thread):
-    """State: its connection, and the state that this worker tells the server it is in."""
+    """State: its connection, and the state that this worker reports to the server."""
 
     def __init__(
         self, dialer: Dialer, worker_ids: Callable[[], list[str]], events: HeartbeatEvents
@@ -123,7 +122,7 @@ class Heartbeat(threading.Thread):
         wids = self._worker_ids()
         if not wids:
             return
-        rss_kb = resident_kb()
+        rss_kb = own_resident_bytes() // 1024
         lines = [codec.beat(wid, state=self.state, rss_kb=rss_kb) for wid in wids]
         started_at = time.monotonic()
         first = connection.ask(lines[:1])
@@ -136,12 +135,3 @@ class Heartbeat(threading.Thread):
                 wanted = parse_beat_answer(reply)
                 if wanted is not None:
                     self._events.state_wanted(wanted)
-
-
-def resident_kb() -> int:
-    try:
-        pages = int(Path("/proc/self/statm").read_text().split()[1])
-    except OSError:
-        # Not Linux, or no file can be opened any more: then what it was at most.
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return pages * resource.getpagesize() // 1024

@@ -28,7 +28,7 @@ LINGER_LOOK_S = 0.02
 
 
 class StageOwner(Protocol):
-    """What a stage tells its source; all in the loop's thread."""
+    """What a stage reports to its source; all in the loop's thread."""
 
     def job_answered(self, stage: "StageLanes", payload: bytes, reserved_after: float) -> None:
         """A FETCH brought a job."""
@@ -40,7 +40,7 @@ class StageOwner(Protocol):
         """A lane came up or went down."""
 
     def lane_broke(self, wid: str) -> None:
-        """The server must be told of the id that is of no use any more."""
+        """A lane broke: its id must be retired at the server."""
 
 
 class StageLanes(FetchEvents):

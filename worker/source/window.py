@@ -66,7 +66,7 @@ class RateMeter:
     def _close_interval(self, now: float) -> None:
         elapsed_s = now - self._started_at
         if elapsed_s > INTERVAL_S * REMEMBERED_INTERVALS:
-            # Nothing was counted for so long that what is remembered is too old.
+            # The last count is too old to be of use.
             self._rates.clear()
         self._rates.append(self._count / elapsed_s)
         self._started_at = now

@@ -1,1 +1,1 @@
-"""The parent of the worker processes: starts them, watches them, replaces them, tells of them."""
+"""The parent of the worker processes: starts them, watches them, replaces them, reports on them."""

@@ -1,4 +1,4 @@
-"""What the children are told of the queues and of back-pressure. Pure."""
+"""What children need to know about queues and back-pressure. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -207,7 +207,7 @@ class ChildHandle:
         if self._is_understood:
             self._is_understood = False
             self._log.warning(
-                "a child says what this supervisor does not understand",
+                "a child sent a message that this supervisor cannot read",
                 process_id=self.spec.process_id,
                 reason=str(error),
             )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from manyhands.shared.logs import get_logger
+from manyhands.shared.memory import resident_bytes
 from manyhands.shared.settings import Settings
 from manyhands.worker.process.child import ChildSpec
 from manyhands.worker.service import exits
@@ -14,7 +15,7 @@ from manyhands.worker.service.link import Figures
 from manyhands.worker.service.stages import ProcessGroup
 from manyhands.worker.supervision.child_handle import ChildHandle
 from manyhands.worker.supervision.liveness import START_TIMEOUT_S, Liveness
-from manyhands.worker.supervision.proc import cpu_seconds, resident_bytes
+from manyhands.worker.supervision.proc import cpu_seconds
 from manyhands.worker.supervision.restarts import (
     LONGEST_DELAY_S,
     LOOP_ENDS,
@@ -330,7 +331,7 @@ class ChildSlot:
             self.restarts.forgive()
             self._tell("is well again")
 
-    # What is told of it
+    # Reports and logs
 
     def _status_of(self, child: ChildHandle, now: float) -> ChildStatus:
         turn = child.turn

@@ -1,5 +1,5 @@
 """What becomes of the jobs without retries that a child had in hand when it died: back into their
-queues, before the server discards them. Which of them ended the child cannot be told, so each says
+queues, before the server discards them. Nobody knows which of them ended the child, so each says
 how often it has seen that; one that has seen it too often has failed. Pure."""
 
 from collections.abc import Sequence

@@ -51,7 +51,7 @@ class State(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class PressureEvent:
-    """The state of a stage has changed, because the queue that it fills has so much in it."""
+    """The state of a stage has changed, because of what is in the queue that it fills."""
 
     stage: str
     state: State

@@ -7,7 +7,7 @@ FIRST_DELAY_S = 0.25
 LONGEST_DELAY_S = 5.0
 # One that lived this long was well: the next end begins with the first delay.
 WELL_AFTER_S = 60.0
-# So many ends within so long are a crash loop: what ails it does not go away by starting it again.
+# This many ends within this time are a crash loop: starting it again does not cure the cause.
 LOOP_ENDS = 5
 LOOP_WITHIN_S = 60.0
 

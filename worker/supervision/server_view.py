@@ -12,6 +12,7 @@ from manyhands.shared.faktory.handshake import ServerAddress, parse_url
 from manyhands.shared.faktory.lanes import CommandLanes
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import FaktorySettings
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.service.held_jobs import HeldJob
 from manyhands.worker.source.results import raise_if_refused, repeat
 from manyhands.worker.supervision.left_behind import LeftBehind, judge
@@ -34,7 +35,7 @@ class ServerView:
         self._verbs = FaktoryVerbs(self._lanes)
         self.sizes: dict[str, int] = {}
         self.lags_s: dict[str, float] = {}
-        self._putting_back: set[asyncio.Task[None]] = set()
+        self._putting_back = Tasks("server-view")
         self._log = get_logger("supervisor")
 
     @property
@@ -47,10 +48,10 @@ class ServerView:
             await self._lanes.lanes[0].run()
         except ConnectFailed as error:
             # The children, which need the server more, say it and end the service.
-            self._log.debug("no connection of the supervisor's own", reason=str(error))
+            self._log.debug("the supervisor has no connection to the server", reason=str(error))
 
     def close(self) -> None:
-        """Before `run` is cancelled: a connection that ends otherwise is told as a loss."""
+        """Before `run` is cancelled: a connection that ends any other way is logged as lost."""
         self._lanes.close()
 
     async def quiet(self, wids: Sequence[str]) -> None:
@@ -66,18 +67,16 @@ class ServerView:
                     return_exceptions=True,
                 )
         except TimeoutError:
-            self._log.warning("the ids of a child that is gone could not be quieted")
+            self._log.warning("could not silence the worker ids of a dead child")
 
     def put_back_soon(self, held: Sequence[HeldJob]) -> None:
         """See worker/supervision/left_behind.py."""
         if held:
-            task = asyncio.create_task(self._put_back(judge(held)), name="put-back")
-            self._putting_back.add(task)
-            task.add_done_callback(self._putting_back.discard)
+            self._putting_back.spawn(self._put_back(judge(held)), name="put-back")
 
     async def all_put_back(self) -> None:
-        if self._putting_back:
-            await asyncio.wait(self._putting_back, timeout=STOP_WITHIN_S)
+        if running := self._putting_back.running:
+            await asyncio.wait(running, timeout=STOP_WITHIN_S)
 
     async def _put_back(self, left: Sequence[LeftBehind]) -> None:
         try:

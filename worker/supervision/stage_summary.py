@@ -61,5 +61,5 @@ def _lag_s(status: ServiceStatus, queues: list[str]) -> float | None:
 
 
 def is_fresh(status: ServiceStatus) -> bool:
-    """Whether the server has told of late what waits."""
+    """Whether the queue lengths are recent."""
     return status.queues_age_s is not None and status.queues_age_s <= STALE_AFTER_S

@@ -5,7 +5,7 @@ server's, which it does not know.
 """
 
 from loadtest.lab.cells import KINDS, Cell
-from manyhands.shared.sizing import classic_rate_of, rate_of
+from manyhands.shared.sizing import classic_slot_s, slot_s
 
 KIND = "100ms"
 # Short, so that there is time for many of them.
@@ -39,5 +39,5 @@ def parse_network_cells(text: str) -> tuple[Cell, ...]:
 
 def predicted_jobs_per_s(cell: Cell, contender: str, slots: int) -> float:
     """Return what so many slots can do by the formula, however fast the server is."""
-    formula = classic_rate_of if contender in ONE_SOCKET_PER_SLOT else rate_of
-    return formula(slots, cell.rtt_ms / 1000, KINDS[cell.kind] / 1000)
+    formula = classic_slot_s if contender in ONE_SOCKET_PER_SLOT else slot_s
+    return slots / formula(cell.rtt_ms / 1000, KINDS[cell.kind] / 1000)

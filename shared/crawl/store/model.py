@@ -1,6 +1,6 @@
 """What goes into the state store and comes out of it. Pure.
 
-Times are those of `shared.state.clock.now`: they outlive a restart. Leases are the exception, see
+Times are those of `store.clock.now`, which outlive a restart. Leases are the exception, see
 `protocol.ControlStore`.
 """
 
@@ -53,6 +53,10 @@ class ClaimedUrl(NamedTuple):
     depth: int
     redirects: int
     attempts: int
+
+    def put_back(self, reason: str = "") -> "Settled":
+        """Queued again as it was; this spends no attempt."""
+        return Settled(self.id, UrlState.QUEUED, 0, reason, attempts=self.attempts)
 
 
 class Settled(NamedTuple):

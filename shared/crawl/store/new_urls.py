@@ -9,7 +9,7 @@ def new_url(url: Url, depth: int, redirects: int = 0, scope_name: str = "") -> N
     return NewUrl(
         page_key(url),
         url.text,
-        origin_of(url),
+        origin_of(url.text),
         registrable_domain(url.host),
         depth,
         redirects,

@@ -1,6 +1,6 @@
-"""What a state store must do. SQLite is one (shared/state/sqlite_*.py); a Redis one can join.
+"""What a state store must do. The one there is keeps SQLite files, see `store/sqlite`.
 
-Everything is synchronous: an owner calls it from a thread of its own, many changes at a time.
+Everything is synchronous: an owner calls it from a separate thread, many changes at a time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -38,7 +38,8 @@ class ShardReader(Protocol):
 
     def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]: ...
 
-    def errors(self, crawl: int) -> list[ErrorGroup]: ...
+    def errors(self, crawl: int) -> list[ErrorGroup]:
+        """Those with most URLs first."""
 
     def seed_names(self, crawl: int, limit: int) -> list[str]:
         """Hosts and domains of this shard that are in scope because a seed is."""
@@ -90,7 +91,8 @@ class ShardStore(ShardReader, Protocol):
         of a domain, the earliest first."""
 
     def take_domain(self, name: str) -> StoredDomain | None:
-        """That domain, whether it was taken before or not: after new URLs were admitted to it."""
+        """That domain, whether it was taken before or not: after new URLs were admitted to it.
+        None when it has no URLs waiting."""
 
     def taken_domains(self) -> list[StoredDomain]:
         """Those that were not given up, as far as they have URLs waiting."""
@@ -284,6 +286,7 @@ class ControlStore(Protocol):
     def note(self, crawl: int, text: str, now: float) -> None:
         """Something that people should see of a crawl: a re-admission, a change of shards."""
 
-    def notes(self, crawl: int, limit: int) -> list[tuple[float, str]]: ...
+    def notes(self, crawl: int, limit: int) -> list[tuple[float, str]]:
+        """The newest first."""
 
     def close(self) -> None: ...

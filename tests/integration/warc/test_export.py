@@ -9,13 +9,12 @@ from obstore.store import S3Store
 
 from manyhands.shared.settings import Settings, WarcSettings
 from manyhands.shared.warc_places import ObjectAt
-from manyhands.worker.handlers import export as handler
+from manyhands.worker.handlers import export  # noqa: F401 - registers the job
 from manyhands.worker.jobs.outcomes import Dead, Done, Failed
 from manyhands.worker.net.fetcher import TemporaryFetchError
-from manyhands.worker.testing import run_job
+from manyhands.worker.testing import run_job, set_up
 from manyhands.worker.warc import s3_objects
 from manyhands.worker.warc.s3_objects import ObjectOutput
-from manyhands.worker.warc.sources import Sources
 from tests.integration.warc.conftest import Put
 from tests.support.archives import Archive, page
 
@@ -25,18 +24,14 @@ ARCHIVE = Archive.of_pages(PAGES, size=60_000)
 
 
 @pytest.fixture(autouse=True)
-async def files(
-    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Path]:
+async def files(tmp_path: Path, bucket: str) -> AsyncIterator[Path]:
     allowed = (ObjectAt(bucket, ""), ObjectAt("no-such-bucket", ""))
     settings = Settings(
         warc=WarcSettings(files=tmp_path, s3_sources=allowed, s3_destinations=allowed)
     )
-    sources = Sources(settings)
-    monkeypatch.setattr(handler, "SETTINGS", settings)
-    monkeypatch.setattr(handler, "SOURCES", sources)
+    process = set_up(settings)
     yield tmp_path
-    await sources.close()
+    await process.resources.close()
 
 
 def tables(bucket_path: Path) -> list[Path]:

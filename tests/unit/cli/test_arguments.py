@@ -86,3 +86,13 @@ def test_every_choice_of_scope_is_one_that_the_api_knows(within):
 def test_what_a_newcomer_does_wrong_is_named(words, said):
     with pytest.raises(UsageError, match=said.replace("[", "\\[")):
         crawl_request(parsed("crawl", *words))
+
+
+@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)], ids=str)
+def test_the_help_fits_a_terminal_of_80_columns(words, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        parsed(*words, "--help")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("usage: manyhands")
+    assert [line for line in lines if len(line) > 80] == []

@@ -7,8 +7,10 @@ from datetime import UTC, date, datetime
 import pytest
 
 from manyhands.shared.jobs import Job
+from manyhands.shared.settings import Settings
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.registry import Registry
+from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.testing import (
     Dead,
     Defer,
@@ -20,6 +22,7 @@ from manyhands.worker.testing import (
     make_delivery,
     run_job,
     run_job_sync,
+    set_up,
 )
 
 UNTIL = datetime(2027, 1, 1, tzinfo=UTC)
@@ -154,3 +157,35 @@ def test_a_payload_that_is_too_new_is_put_off(registry: Registry):
 
 def test_a_delivery_can_be_made_without_a_loop_if_its_time_is_given():
     assert make_delivery(reserved_after=5.0).reserved_until > 5.0
+
+
+async def test_hooks_are_called_before_the_first_job_and_not_again(registry: Registry):
+    seen: list[str] = []
+
+    @registry.setup
+    def hook(process: ProcessSetup) -> None:
+        seen.append(f"hook {process.settings.fetch.timeout_s > 0}")
+
+    @registry.job("job")
+    async def handler():
+        seen.append("job")
+
+    for _ in range(2):
+        assert isinstance((await run_job("job", registry=registry)).outcome, Done)
+    assert seen == ["hook True", "job", "job"]
+
+
+async def test_a_test_may_set_up_with_its_own_settings_and_replace_what_was_made(
+    registry: Registry,
+):
+    made: list[object] = []
+    registry.setup(lambda process: made.append(process.settings))
+
+    @registry.job("job")
+    async def handler():
+        return None
+
+    settings = Settings()
+    assert set_up(settings, registry).settings is settings
+    await run_job("job", registry=registry)
+    assert made == [settings]

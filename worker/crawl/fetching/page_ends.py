@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.messages import FetchedPage
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import LeaseLost, Settled
 from manyhands.shared.jobs import rfc3339, utc_now
 from manyhands.worker.crawl.fetching import verdicts
@@ -52,7 +51,7 @@ class PageEnds:
             fetched.outcome,
             state,
             sent_at=fetched.sent_at,
-            now=clock.now(),
+            now=fetched.ended_at,
             retry_s=self.retry_s,
             patience_s=page.crawl.patience_s,
             jitter=random.random(),
@@ -98,7 +97,8 @@ class PageEnds:
         two of them fetches it again, and makes no second record of it."""
         fetched = self._fetched(page, answer)
         try:
-            await self._archive(fetched, answer)
+            if self.sinks.takes(Capture):
+                await self._archive(fetched, answer)
         except SinkDown:
             _came_to_nothing(page.crawl)
             return verdicts.put_off(page.url)
@@ -113,10 +113,9 @@ class PageEnds:
         )
 
     async def _archive(self, fetched: FetchedPage, answer: Answer) -> None:
-        """Return when the archives have it, if there are any."""
-        if self.sinks.takes(Capture):
-            await self.sinks.room()
-            await self.sinks.write([_capture(fetched, answer)])
+        """Return when the archives have it."""
+        await self.sinks.room()
+        await self.sinks.write([_capture(fetched, answer)])
 
     def _fetched(self, page: PageToFetch, answer: Answer) -> FetchedPage:
         url, crawl = page.url, page.crawl

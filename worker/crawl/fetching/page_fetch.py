@@ -18,11 +18,12 @@ from manyhands.worker.pages.html import is_html
 
 
 class Fetched(NamedTuple):
-    """How a request ended; `outcome` is None when the lease ran out before it was sent. `sent_at`
-    is on the store's clock."""
+    """How a request ended; `outcome` is None when the lease ran out before it was sent. Both
+    times are on the store's clock."""
 
     outcome: Answer | FetchError | None
     sent_at: float
+    ended_at: float
 
 
 @dataclass(slots=True, eq=False)
@@ -36,8 +37,9 @@ class PageFetches:
         """Raises nothing."""
         sent_at = clock.now()
         outcome = await self._get(shard, page)
-        self._count(outcome, clock.now() - sent_at)
-        return Fetched(outcome, sent_at)
+        ended_at = clock.now()
+        self._count(outcome, ended_at - sent_at)
+        return Fetched(outcome, sent_at, ended_at)
 
     async def _get(self, shard: OwnedShard, page: PageToFetch) -> Answer | FetchError | None:
         try:

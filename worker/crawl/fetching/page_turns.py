@@ -3,6 +3,7 @@ as soon as the answer is here, and its domain's next turn is reckoned from then.
 
 from dataclasses import dataclass
 
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_ends import PageEnds
 from manyhands.worker.crawl.fetching.page_fetch import PageFetches
@@ -10,7 +11,6 @@ from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.schedule import Request
 from manyhands.worker.crawl.frontier.working_set import WorkingSet
-from manyhands.worker.crawl.tasks import Tasks
 from manyhands.worker.crawl.wakeup import Wakeup
 
 

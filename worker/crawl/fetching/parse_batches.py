@@ -11,6 +11,7 @@ from typing import NamedTuple
 from manyhands.shared.crawl.messages import FetchedPage, PagesMessage, in_jobs, pages_job
 from manyhands.shared.jobs import new_jid
 from manyhands.shared.jobtypes import PARSE_QUEUE
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.jobs.stage_services import Push
 
 GATHER_S = 0.02
@@ -25,17 +26,17 @@ class _Waiting(NamedTuple):
 
 
 class PagePusher:
-    """State: what waits for the next push, and the pushes under way. `queue_of` is the queue of a
-    shard: that of a job's first page gets the answer, as all its pages have the same owner."""
+    """State: what waits for the next push. `queue_of` gives the queue of a shard; the answer goes
+    to that of a job's first page, as all its pages have the same owner."""
 
-    def __init__(self, push: Push, queue_of: Callable[[int], str]) -> None:
+    def __init__(self, push: Push, queue_of: Callable[[int], str], tasks: Tasks) -> None:
         self._loop = asyncio.get_running_loop()
         self._push = push
+        self._tasks = tasks
         self._queue_of = queue_of
         self._waiting: list[_Waiting] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._pushes: set[asyncio.Task[None]] = set()
 
     def push(self, page: FetchedPage, shard: int) -> "asyncio.Future[None]":
         """Done when the broker has it; repeated over lost connections until then."""
@@ -53,9 +54,7 @@ class PagePusher:
             self._timer.cancel()
             self._timer = None
         waiting, self._waiting, self._bytes = self._waiting, [], 0
-        task = asyncio.create_task(self._push_all(waiting), name="push-pages")
-        self._pushes.add(task)
-        task.add_done_callback(self._pushes.discard)
+        self._tasks.spawn(self._push_all(waiting))
 
     async def _push_all(self, waiting: list[_Waiting]) -> None:
         jobs = [

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
@@ -11,7 +12,6 @@ from manyhands.worker.crawl.politeness.robots import RobotsRules
 from manyhands.worker.crawl.politeness.robots_fetch import Learned, RobotsFetches
 from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.settling import StoreFailed
-from manyhands.worker.crawl.tasks import Tasks
 
 
 @dataclass(slots=True, eq=False)

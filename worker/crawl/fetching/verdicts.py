@@ -118,8 +118,7 @@ def try_again(
 
 
 def put_off(claimed: ClaimedUrl, reason: str = "") -> Settled:
-    """Queued again as it was; spends no attempt."""
-    return Settled(claimed.id, UrlState.QUEUED, 0, _short(reason), attempts=claimed.attempts)
+    return claimed.put_back(_short(reason))
 
 
 def sent_away(claimed: ClaimedUrl, status: int, until: float) -> Settled:

@@ -8,10 +8,12 @@ at any point repeats work and loses none.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
 
+from manyhands.shared.crawl.canonical import origin_of
 from manyhands.shared.crawl.cuts import CUT_COUNTERS
 from manyhands.shared.crawl.messages import LinksMessage, ParsedPage, crawl_queue
 from manyhands.shared.crawl.states import UrlState
@@ -25,7 +27,13 @@ from manyhands.shared.crawl.store.model import (
     Settled,
 )
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_url
+from manyhands.shared.urls import (
+    HOSTS_REMEMBERED,
+    Url,
+    parse_url,
+    registrable_domain,
+    shard_of_url,
+)
 from manyhands.worker.crawl.frontier.links import Link, LinkSorter, SortedLinks, Sorting, as_links
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.metrics import CrawlFigures
@@ -78,7 +86,8 @@ class Admission:
         self.generation = layout.generation
 
     def shard_of(self, url: str) -> int:
-        return shard_of_url(url, self.shards)
+        """Of a canonical URL."""
+        return _shard_of_origin(origin_of(url), self.shards)
 
     def queue_of(self, shard: int) -> str:
         """The queue whose jobs the owner of the shard reads."""
@@ -255,6 +264,11 @@ class Admission:
         names = hosts | {registrable_domain(host) for host in hosts}
         if not names <= live.seed_names:
             live.seed_names |= names
+
+
+@lru_cache(maxsize=HOSTS_REMEMBERED)
+def _shard_of_origin(origin: str, shards: int) -> int:
+    return shard_of_url(f"{origin}/", shards)
 
 
 def _admit(

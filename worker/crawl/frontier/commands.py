@@ -2,12 +2,14 @@
 start, pause and end, seeds, purges, cancelled URLs."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from manyhands.shared.crawl.patience import patience_s
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import Crawl, CrawlEnds, LeaseLost
+from manyhands.shared.crawl.store.model import Crawl, CrawlEnds, LeaseLost, Purge
+from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
@@ -155,22 +157,23 @@ class OperatorCommands:
 
     async def _purge(self, number: int) -> None:
         for purge in await self._control.ask(lambda control: control.purges(number)):
-            try:
-                while await self._store.change(
-                    number,
-                    lambda store, p=purge: store.purge(p.crawl, p.domain, CANCELLED_AT_ONCE),  # type: ignore[misc]
-                ):
-                    pass
-            except LeaseLost:
+            if not await self._repeat(number, partial(_purge_some, purge=purge)):
                 return
             await self._control.ask(lambda control, p=purge: control.purge_done(p.id))  # type: ignore[misc]
 
     async def _cancel(self, crawl: int) -> None:
         for number in list(self._shards):
-            try:
-                while await self._store.change(
-                    number, lambda store: store.cancel(crawl, CANCELLED_AT_ONCE)
-                ):
-                    pass
-            except LeaseLost:
-                continue
+            await self._repeat(number, lambda store: store.cancel(crawl, CANCELLED_AT_ONCE))
+
+    async def _repeat(self, number: int, change: Callable[[ShardStore], int]) -> bool:
+        """Until it changes nothing more; False: the shard was lost before."""
+        try:
+            while await self._store.change(number, change):
+                pass
+        except LeaseLost:
+            return False
+        return True
+
+
+def _purge_some(store: ShardStore, purge: Purge) -> int:
+    return store.purge(purge.crawl, purge.domain, CANCELLED_AT_ONCE)

@@ -1,4 +1,4 @@
-"""Domains that are taken and have URLs waiting that nothing in memory knows of: a safety net."""
+"""A safety net: finds domains whose URLs wait although the store counts the domain as in memory."""
 
 from functools import partial
 
@@ -31,8 +31,7 @@ class ForgottenDomains:
         self._suspects.pop(shard, None)
 
     async def look(self, shard: OwnedShard) -> int:
-        """Those that seem forgotten twice in a row are taken in again. Returns how many of them
-        were."""
+        """Load domains that seemed forgotten twice in a row. Returns how many there were."""
         try:
             taken = await self._store.change(shard.number, lambda store: store.taken_domains())
         except Exception as error:

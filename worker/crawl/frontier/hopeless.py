@@ -1,5 +1,5 @@
-"""Origins that are left alone for longer than their crawls have patience: looked at now and then,
-some at a time, and given up."""
+"""Gives up origins that cannot be asked for longer than their crawls are willing to wait. Checked
+once a second, some origins at a time."""
 
 import asyncio
 from collections.abc import Callable

@@ -7,9 +7,8 @@ The stores' times are on the store's clock, those in memory on the loop's.
 import asyncio
 from collections.abc import Iterable
 
-from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
+from manyhands.shared.crawl.store.model import ClaimedUrl
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
 from manyhands.worker.crawl.frontier.schedule import Domain, Origin
@@ -89,9 +88,4 @@ class HostNotes:
     def give_back(self, shard: OwnedShard, urls: Iterable[ClaimedUrl]) -> None:
         """To the store, as they were."""
         for url in urls:
-            self._settling.settle(shard, given_back(url))
-
-
-def given_back(url: ClaimedUrl) -> Settled:
-    """Queued again as it was; spends no attempt."""
-    return Settled(url.id, UrlState.QUEUED, attempts=url.attempts)
+            self._settling.settle(shard, url.put_back())

@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Iterable, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from manyhands.shared.crawl.canonical import page_key
+from manyhands.shared.crawl.canonical import AUTHORITY_ENDS_FROM, page_key
 from manyhands.shared.crawl.store.model import NewUrl
 from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.errors import InvalidUrl
@@ -31,8 +31,6 @@ _COUNTERS = {
     "depth": "too_deep",
     "pattern": "other_pattern",
 }
-# Where the name of a host may end, at the soonest.
-_AUTHORITY_AT = len("http://x")
 _NONE: Set[str] = frozenset()
 
 
@@ -151,7 +149,7 @@ class Sorting:
             if text in young or text in old or text in fresh:
                 duplicates += 1
                 continue
-            origin = text[: text.find("/", _AUTHORITY_AT)]
+            origin = text[: text.find("/", AUTHORITY_ENDS_FROM)]
             facts = known.get(origin) or self._hosts.learn(origin)
             if facts.is_out and depth:
                 out_of_scope += 1

@@ -1,6 +1,6 @@
 """The crawls that have not ended, as this process last saw them. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -95,16 +95,18 @@ class LiveCrawls:
             over_cap=politeness.over_cap,
         )
 
+    def is_blocked(self, crawl: int, domain: str) -> bool:
+        return any(rule.is_blocked for rule in self._rules_of(crawl, domain))
+
     def _rule_delay_s(self, crawl: int, domain: str) -> float | None:
-        for key in ((crawl, domain), (None, domain)):
-            rule = self._rules.get(key)
-            if rule is not None and rule.delay_s is not None:
+        for rule in self._rules_of(crawl, domain):
+            if rule.delay_s is not None:
                 return rule.delay_s
         return None
 
-    def is_blocked(self, crawl: int, domain: str) -> bool:
-        return any(
-            rule.is_blocked
-            for key in ((crawl, domain), (None, domain))
-            if (rule := self._rules.get(key)) is not None
-        )
+    def _rules_of(self, crawl: int, domain: str) -> Sequence[DomainRule]:
+        """The crawl's own rule for the domain, then the one for all crawls."""
+        if not self._rules:
+            return ()  # the usual case, and this is asked three times a page
+        found = (self._rules.get((crawl, domain)), self._rules.get((None, domain)))
+        return [rule for rule in found if rule is not None]

@@ -3,12 +3,12 @@ when they are not used."""
 
 import asyncio
 
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.announcement import Announcement
 from manyhands.worker.crawl.frontier.allowance import ASK_AGAIN_S, Allowance
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leasing import Leasing
-from manyhands.worker.crawl.tasks import Tasks
 
 
 class PageGrants:

@@ -1,5 +1,9 @@
-"""The domains that are in memory: taken from the stores when they are due, given up when they have
-nothing to fetch for a while. However many wait in the stores, these are bounded."""
+"""The domains in memory. Millions may wait in the stores; here are only those that are due soon,
+each with a few claimed URLs.
+
+A domain is loaded when its time comes, refilled with URLs while it has any, and released to its
+store when it has had nothing to fetch for a while. At most MOST_ORIGINS origins are held.
+"""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -10,8 +14,9 @@ from math import inf
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import NewUrl
 from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.frontier.hopeless import HopelessOrigins
-from manyhands.worker.crawl.frontier.host_notes import HostNotes, given_back
+from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.loading import (
     SOON_S,
@@ -26,7 +31,6 @@ from manyhands.worker.crawl.politeness.delays import OriginState
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import StoreFailed
 from manyhands.worker.crawl.shards.store_thread import StoreThread
-from manyhands.worker.crawl.tasks import Tasks
 from manyhands.worker.crawl.wakeup import Wakeup
 
 MOST_ORIGINS = 20_000
@@ -85,8 +89,7 @@ class WorkingSet:
         self._hopeless[shard.number] = HopelessOrigins(self._crawls)
 
     def shard_closed(self, shard: OwnedShard) -> None:
-        """Given back, or another process has it, or its store fails: what is here of it is of no
-        use any more."""
+        """It was given back or lost, or its store failed: forget what is in memory of it."""
         if (hosts := self.hosts_of(shard)) is not None:
             del self._shards[shard.number], self._hopeless[shard.number]
             self._drop_from_memory(hosts)
@@ -105,7 +108,7 @@ class WorkingSet:
             for domain in domains
         ]
         claimed = [
-            given_back(url)
+            url.put_back()
             for domain in domains
             for origin in domain.origins.values()
             for url in origin.urls
@@ -121,14 +124,14 @@ class WorkingSet:
         self.shard_closed(shard)
 
     def hosts_of(self, shard: OwnedShard) -> ShardHosts | None:
-        """None: it is not here any more, whoever asks for it."""
+        """None when the shard has been closed, even if it was opened again since."""
         hosts = self._shards.get(shard.number)
         return hosts if hosts is not None and hosts.shard is shard else None
 
     # What comes in
 
     async def load(self, shard: OwnedShard) -> None:
-        """Take in domains that are due."""
+        """Load the domains that are due."""
         hosts, crawls = self.hosts_of(shard), self._crawls.running
         room = MOST_ORIGINS - len(self.origins)
         if hosts is None or hosts.is_loading or shard.is_leaving or not crawls or room <= 0:
@@ -160,8 +163,8 @@ class WorkingSet:
             self._wake()
 
     async def load_one(self, shard: OwnedShard, name: str) -> bool:
-        """Take in those origins of a domain that are not here. Whether there was something to
-        fetch."""
+        """Load those origins of a domain that are not in memory. Returns whether they have
+        anything to fetch."""
         domain, crawls = self._domain(shard, name), self._crawls.running
         if domain is None or not crawls:
             return False
@@ -225,7 +228,7 @@ class WorkingSet:
             self.refill(here)
 
     def crawls_stopped(self, stopped: Iterable[int]) -> None:
-        """URLs of crawls that no longer run go back to where they came from."""
+        """Give the URLs of crawls that no longer run back to the stores."""
         gone = set(stopped)
         if not gone:
             return
@@ -255,11 +258,11 @@ class WorkingSet:
         self._wake()
 
     def put_off(self, origin: Origin, until: float) -> None:
-        """Until then (the store's clock) nothing is asked of it; the store remembers, too. Crawls
-        that do not wait for so long give it up with the next look at those."""
+        """Ask nothing of the origin until then (the store's clock), and store that. Crawls without
+        the patience for it give the origin up later, see `hopeless`."""
         self._notes.keep(origin, until)
         if origin in self.origins:
-            # What waits for it waits in the store, where everybody can see it.
+            # Its URLs wait in the store, where the API can see them.
             self._notes.give_back(origin.domain.shard, origin.urls)
             origin.urls.clear()
             self._drop_origin(origin, until)
@@ -273,8 +276,8 @@ class WorkingSet:
             self._tasks.spawn(self._claim_more(origin))
 
     def place(self, origin: Origin, claims: Claims = NO_CLAIMS, ready_at: float = 0.0) -> None:
-        """Put it where its next URL is taken from, with its time, which may be sooner than was said
-        before."""
+        """Add the claimed URLs, and schedule the origin for the time at which it may be asked;
+        that may be earlier than before."""
         domain = origin.domain
         origin.urls.extend(claims.urls)
         if not origin.urls and claims.due_at is not None:

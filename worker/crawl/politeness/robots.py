@@ -1,4 +1,4 @@
-"""What a robots.txt means to us, by RFC 9309. Pure: `robots_source` gets and keeps them.
+"""What a robots.txt means to us, by RFC 9309. Pure: `robots_cache` fetches and keeps them.
 
 Which lines are ours is decided here, how a line matches a URL by protego. protego would also take
 "User-agent: many" for us and "User-agent: Manyhands/1.0" for somebody else, and keep the rules of

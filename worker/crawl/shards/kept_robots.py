@@ -34,5 +34,4 @@ class KeptRobots:
         )
 
     def check(self) -> None:
-        """Directly before a request is sent. Raises LeaseLost."""
         self._lease_guard.check(self._shard.number, self._shard.epoch)

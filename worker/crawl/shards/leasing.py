@@ -15,6 +15,7 @@ from manyhands.shared.crawl.store.sqlite.directory import open_shard, shard_file
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.announcement import Announcement
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leases import (
@@ -25,7 +26,6 @@ from manyhands.worker.crawl.shards.leases import (
 )
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_thread import StoreThread
-from manyhands.worker.crawl.tasks import Tasks
 
 BALANCE_S = 1.0
 
@@ -80,7 +80,7 @@ class Leasing:
         self.changed: Announcement[[]] = Announcement()
         self.laid_out: Announcement[[Layout]] = Announcement()
         self._leaves: list[Callable[[OwnedShard], Awaitable[None]]] = []
-        store.on_failed = self._file_failed
+        store.failed.tell(self._file_failed)
 
     def before_leaving(self, leave: Callable[[OwnedShard], Awaitable[None]]) -> None:
         """Awaited before a shard is given back; may raise LeaseLost."""

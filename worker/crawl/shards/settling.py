@@ -1,4 +1,5 @@
-"""What the shards' stores are told of URLs and domains, without waiting for it: many at a time."""
+"""Writes to the shards' stores that share transactions: how URLs ended, what domains and hosts
+need remembered."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,8 +16,8 @@ StoreFailed = Callable[[OwnedShard, Exception], None]
 
 
 class Settling:
-    """State: what each shard's store was last told together with others. `store_failed` gives a
-    shard up: what its store does not take, its next owner does again."""
+    """State: the last shared write of each shard. `store_failed` gives a shard up when a write
+    fails; its next owner repeats the work."""
 
     def __init__(self, store: StoreThread, store_failed: StoreFailed) -> None:
         self._store = store

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.crawl.store.sqlite.database import StateError
+from manyhands.worker.crawl.announcement import Announcement
 
 GATHER_S = 0.01
 
@@ -44,8 +45,8 @@ class StoreThread:
     `patience_s` says how long what nobody waits for may wait."""
 
     def __init__(self, patience_s: Callable[[], float]) -> None:
-        # Told of a shard whose file cannot be used, before those who asked for something of it.
-        self.on_failed: Callable[[int, StateError], None] = lambda _shard, _error: None
+        # A shard's file cannot be used: announced before those hear who asked for something of it.
+        self.failed: Announcement[[int, StateError]] = Announcement()
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         self._stores: dict[int, ShardStore] = {}
@@ -198,7 +199,7 @@ class StoreThread:
             with store.transaction():
                 return [(change.future, change.call(store)) for change in changes]
         except StateError as error:
-            self._loop.call_soon_threadsafe(self.on_failed, shard, error)
+            self._loop.call_soon_threadsafe(self.failed, shard, error)
             raise ShardFailed(str(error)) from error
 
 

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.faktory.backoff import Backoff
 from manyhands.shared.logs import get_logger
+from manyhands.shared.trouble import Trouble
 from manyhands.worker.records import Record
 from manyhands.worker.sinks.files.batches import BatchWriter
 from manyhands.worker.sinks.files.manifest import is_permanent
@@ -56,8 +57,7 @@ class FileSink:
         self._housekeeping: asyncio.Task[None] | None = None
         self._is_something_complete = asyncio.Event()
         self._closing = asyncio.Event()
-        self._trouble = ""
-        self._told_at = -TELL_EVERY_S
+        self._trouble = Trouble(TELL_EVERY_S)
         # As it is now: the age of a segment must not change because a clock is set.
         self._ahead_s = time.time() - time.monotonic()
         self._log = get_logger("sink").bind(sink=name)
@@ -122,7 +122,8 @@ class FileSink:
                 await _wait(self._closing, backoff.next_delay_s())
             else:
                 backoff.reset()
-                self._tell_end_of_trouble()
+                if self._trouble.end():
+                    self._log.info("files are published again")
                 await _wait(self._is_something_complete, SWEEP_EVERY_S)
 
     async def _sweep(self) -> None:
@@ -141,16 +142,9 @@ class FileSink:
             )
 
     def _tell(self, error: Exception) -> None:
-        trouble, now = str(error) or type(error).__name__, time.monotonic()
-        if trouble != self._trouble or now - self._told_at >= TELL_EVERY_S:
-            self._log.error("files that are complete cannot be published yet", reason=trouble)
-            self._told_at = now
-        self._trouble = trouble
-
-    def _tell_end_of_trouble(self) -> None:
-        if self._trouble:
-            self._log.info("files are published again")
-            self._trouble = ""
+        reason = str(error) or type(error).__name__
+        if self._trouble.is_news(reason):
+            self._log.error("files that are complete cannot be published yet", reason=reason)
 
 
 async def _in(

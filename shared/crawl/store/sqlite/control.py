@@ -338,7 +338,6 @@ class SqliteControl:
             )
 
     def notes(self, crawl: int, limit: int) -> list[tuple[float, str]]:
-        """The newest first."""
         return self._database.rows(
             "SELECT at, text FROM notes WHERE crawl = ? ORDER BY id DESC LIMIT ?", (crawl, limit)
         )

@@ -49,6 +49,15 @@ _RECOUNT = (
 )
 
 
+def sync(path: Path) -> None:
+    """Bring a file or a directory to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 class NewGeneration:
     """State: the files, the next id of a URL in each, and the counters that belong to no row."""
 
@@ -138,11 +147,7 @@ class NewGeneration:
             [(*place, value) for place, value in self._counters.items()],
         )
         for file in self._files:
-            handle = os.open(file.path, os.O_RDONLY)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+            sync(file.path)
 
     def _add(self, sql: str, rows: Iterable[tuple[str, Any]]) -> None:
         """Rows with the domain that each belongs to."""

@@ -66,7 +66,6 @@ class SqliteReader:
         ]
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
-        """Those with most URLs first."""
         return [
             ErrorGroup(*row)
             for row in self._database.rows(

@@ -7,7 +7,6 @@ memory than a part of a file at a time.
 
 import contextlib
 import fcntl
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from manyhands.shared.crawl.store.sqlite.directory import (
     open_shard,
     shard_file,
 )
-from manyhands.shared.crawl.store.sqlite.new_generation import NewGeneration
+from manyhands.shared.crawl.store.sqlite.new_generation import NewGeneration, sync
 from manyhands.shared.crawl.store.sqlite.old_shard import OldShard
 
 OWNER = "reshard"
@@ -69,7 +68,7 @@ def _build(
                 on_progress(done, in_all)
         new.finish()
     part.rename(generation_directory(directory, generation + 1))
-    _sync(directory)
+    sync(directory)
     on_progress(in_all, in_all)
 
 
@@ -128,11 +127,3 @@ def _clear(directory: Path, kept: int) -> None:
             part = directory / f"gen-{generation}.part"
             generation_directory(directory, generation).rename(part)
             shutil.rmtree(part)
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

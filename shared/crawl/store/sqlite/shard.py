@@ -167,7 +167,6 @@ class SqliteShard(SqliteReader):
         )
 
     def take_domain(self, name: str) -> StoredDomain | None:
-        """None when nothing of it waits."""
         self._write_tally()
         found = self._taken(
             self._database.rows(

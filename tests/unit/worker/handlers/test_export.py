@@ -7,23 +7,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from manyhands.shared.settings import Settings, WarcSettings
-from manyhands.worker.handlers import export as handler
+from manyhands.worker.handlers import export  # noqa: F401 - registers the job
 from manyhands.worker.jobs.outcomes import Dead, Done
-from manyhands.worker.testing import run_job
-from manyhands.worker.warc.sources import Sources
+from manyhands.worker.testing import run_job, set_up
 from tests.support.archives import Archive
 
 
 @pytest.fixture(autouse=True)
-async def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
+async def files(tmp_path: Path) -> AsyncIterator[Path]:
     files = tmp_path / "files"
     files.mkdir()
     settings = Settings(warc=WarcSettings(files=files))
-    sources = Sources(settings)
-    monkeypatch.setattr(handler, "SETTINGS", settings)
-    monkeypatch.setattr(handler, "SOURCES", sources)
+    process = set_up(settings)
     yield files
-    await sources.close()
+    await process.resources.close()
 
 
 async def test_a_file_becomes_a_table(files: Path) -> None:

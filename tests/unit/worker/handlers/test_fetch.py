@@ -1,5 +1,6 @@
 """The fetch job: which answers and errors end it how, and the parse job that it makes."""
 
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,11 +8,13 @@ import pytest
 
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import encode_job
+from manyhands.shared.settings import Settings
 from manyhands.worker.handlers import fetch as handler
 from manyhands.worker.handlers.parse import parse
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead, Retry
 from manyhands.worker.jobs.registry import make_handler
+from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.net.fetcher import (
     ForbiddenAddress,
     Page,
@@ -20,7 +23,7 @@ from manyhands.worker.net.fetcher import (
 )
 from manyhands.worker.pages.bodies import pack, unpack
 from manyhands.worker.records import Capture
-from manyhands.worker.testing import make_delivery
+from manyhands.worker.testing import make_delivery, set_up
 
 URL = "http://example.com/"
 WHEN = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
@@ -49,6 +52,13 @@ class ScriptedFetcher:
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
+
+
+@pytest.fixture(autouse=True)
+async def process() -> AsyncIterator[ProcessSetup]:
+    process = set_up(Settings())
+    yield process
+    await process.resources.close()
 
 
 @pytest.fixture

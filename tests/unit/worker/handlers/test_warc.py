@@ -11,26 +11,23 @@ from manyhands.shared.crawl.messages import NO_ANSWER, NO_CRAWL, FetchedPage
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobtypes import JOB_TYPES
 from manyhands.shared.settings import Settings, WarcSettings
-from manyhands.worker.handlers import parse
+from manyhands.worker.handlers import archives, parse
 from manyhands.worker.handlers import warc as handler
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead, Done, Failed, Retry
 from manyhands.worker.net.fetcher import TemporaryFetchError
 from manyhands.worker.records import PageRecord
-from manyhands.worker.testing import TEST_JID, JobResult, make_delivery, run_job
+from manyhands.worker.testing import TEST_JID, JobResult, make_delivery, run_job, set_up
 from manyhands.worker.warc.reading import Position
-from manyhands.worker.warc.sources import Sources
 from tests.support.archives import Archive, page_record, record_id
 
 
 @pytest.fixture(autouse=True)
-async def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Path]:
+async def files(tmp_path: Path) -> AsyncIterator[Path]:
     settings = Settings(warc=WarcSettings(files=tmp_path))
-    sources = Sources(settings)
-    monkeypatch.setattr(handler, "SETTINGS", settings)
-    monkeypatch.setattr(handler, "SOURCES", sources)
+    process = set_up(settings)
     yield tmp_path
-    await sources.close()
+    await process.resources.close()
 
 
 async def run_all(source: str) -> list[JobResult]:
@@ -170,7 +167,7 @@ async def test_what_may_work_later_is_tried_again(monkeypatch: pytest.MonkeyPatc
             raise TemporaryFetchError("busy", self.retry_after_s)
 
     busy = Busy()
-    monkeypatch.setattr(handler, "SOURCES", busy)
+    monkeypatch.setattr(archives, "SOURCES", busy)
     asked_for = await run_job("warc", "a")
     assert isinstance(asked_for.outcome, Retry) and asked_for.outcome.after_s == 30
     busy.retry_after_s = None

@@ -1,0 +1,128 @@
+"""How a page's request ends: what the archives, the broker and the store are given."""
+
+from pathlib import Path
+
+from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.states import UrlState
+from manyhands.worker.crawl.fetching.next_url import PageToFetch
+from manyhands.worker.crawl.fetching.page_fetch import Fetched
+from manyhands.worker.crawl.frontier.schedule import Request
+from manyhands.worker.net.fetcher import Answer, FetchError, TemporaryFetchError
+from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
+from tests.unit.worker.crawl.fetching.bench import PAGE, RETRY_S, TRUNCATE_BYTES, Bench, bench_of
+from tests.unit.worker.crawl.politeness.answers import answer
+
+NOW = 1_800_000_000.0
+
+
+def html(body: bytes = b"<p>hello", *, is_truncated: bool = False) -> Answer:
+    return answer(200, body, content_type="text/html", is_truncated=is_truncated)
+
+
+def fetched(outcome: Answer | FetchError | None) -> Fetched:
+    return Fetched(outcome, sent_at=NOW - 1, ended_at=NOW)
+
+
+async def carry_out(
+    bench: Bench, request: Request, page: PageToFetch, outcome: Answer | FetchError
+) -> bool:
+    """Whether it is queued again."""
+    given = fetched(outcome)
+    verdict = bench.page_ends.judge(request.origin, page, given)
+    return await bench.page_ends.carry_out(request.shard, page, given, verdict)
+
+
+async def ended(bench: Bench, outcome: Answer | FetchError) -> bool:
+    request = await bench.take()
+    return await carry_out(bench, request, bench.page(request), outcome)
+
+
+async def test_the_archive_has_a_page_before_the_broker(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.outside.has_archive = True
+        assert not await ended(bench, html())
+
+        assert bench.outside.order == ["archive", "broker"]
+        [capture], [page] = bench.outside.captures, bench.outside.pages
+        assert (capture.body, capture.url, capture.id) == (b"<p>hello", PAGE, page[0])
+        assert (await bench.urls())[PAGE].state is UrlState.PARSING
+
+
+async def test_without_archives_a_page_goes_to_the_broker_alone(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        await ended(bench, html())
+
+        assert bench.outside.order == ["broker"]
+
+
+async def test_a_page_that_the_archive_cannot_take_now_is_put_back(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.outside.has_archive = True
+        bench.outside.sink_error = SinkDown("stopping")
+        assert await ended(bench, html())
+
+        url = (await bench.urls())[PAGE]
+        assert (url.state, url.attempts, bench.outside.order) == (UrlState.QUEUED, 0, [])
+        assert bench.allowance.left == 1
+
+
+async def test_a_page_that_the_archive_never_takes_has_failed(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.outside.has_archive = True
+        bench.outside.sink_error = RecordsRefused({0: "too large"})
+        assert not await ended(bench, html())
+
+        url = (await bench.urls())[PAGE]
+        assert (url.state, url.reason) == (UrlState.FAILED, "too large")
+        assert (bench.outside.order, bench.allowance.left) == ([], 1)
+
+
+async def test_what_is_cut_is_named_and_the_size_is_that_of_the_whole(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        size = TRUNCATE_BYTES + 50
+        await ended(bench, html(b"x" * size))
+
+        [page] = bench.outside.pages
+        assert page[-1] == (Cut.PARSE_LIMIT,)
+        counters = await bench.store.change(0, lambda store: store.counters(1))
+        assert (counters["bytes"], counters["pages"]) == (size, 1)
+
+
+async def test_an_answer_that_was_cut_in_the_fetch_says_so(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        await ended(bench, html(is_truncated=True))
+
+        [page] = bench.outside.pages
+        assert page[-1] == (Cut.FETCH_LIMIT,)
+
+
+async def test_a_retry_is_queued_for_later_reckoned_from_the_end_of_the_fetch(
+    tmp_path: Path,
+) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        request = await bench.take()
+        page = bench.page(request)
+        given = fetched(TemporaryFetchError("", reason="time-out: read"))
+        verdict = bench.page_ends.judge(request.origin, page, given)
+
+        assert verdict.settled is not None
+        assert verdict.settled.not_before == NOW + RETRY_S
+        assert await bench.page_ends.carry_out(request.shard, page, given, verdict)
+        assert (await bench.urls())[PAGE].reason == "time-out: read"
+        assert (bench.allowance.left, bench.outside.pages) == (1, [])
+
+
+async def test_the_store_forgets_the_trouble_of_a_host_that_is_back(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        request = await bench.take()
+        page, origin = bench.page(request), request.origin
+        unreached = TemporaryFetchError("", reason="connection refused")
+        until = bench.page_ends.judge(origin, page, fetched(unreached)).put_off_until
+        assert (origin.state.trouble, until is not None) == ("connection refused", True)
+        bench.page_ends.notes.keep(origin)
+        assert await carry_out(bench, request, page, TemporaryFetchError("", reason="time-out: x"))
+        assert b"connection refused" in (await bench.origin()).notes
+
+        bench.page_ends.judge(origin, page, fetched(html()))
+        await bench.store.change(0, lambda _: None)
+        assert b"connection refused" not in (await bench.origin()).notes

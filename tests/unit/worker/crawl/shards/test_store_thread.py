@@ -1,0 +1,205 @@
+"""Changes of shard stores from the event loop: together, in order, and all or nothing."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, cast
+
+import pytest
+
+from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.crawl.store.sqlite.database import StateDamaged
+from manyhands.worker.crawl.shards.store_thread import StoreThread
+
+
+class RecordingStore:
+    """State: what happened, in order."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+        self.is_lost = False
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        if self.is_lost:
+            raise LeaseLost("another has it")
+        self.log.append("begin")
+        yield
+        self.log.append("commit")
+
+    def close(self) -> None:
+        self.log.append("close")
+
+
+@pytest.fixture
+def log() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def stored(log: list[str]) -> RecordingStore:
+    return RecordingStore(log)
+
+
+@pytest.fixture
+async def thread(stored: RecordingStore) -> AsyncIterator[StoreThread]:
+    thread = StoreThread(lambda: 0.05)
+    await thread.open(7, lambda: cast("ShardStore", stored))
+    yield thread
+    await thread.stop()
+
+
+def note(text: str) -> Any:
+    def noted(store: Any) -> str:
+        store.log.append(text)
+        return text
+
+    return noted
+
+
+async def test_changes_that_come_together_share_a_transaction(
+    thread: StoreThread, log: list[str]
+) -> None:
+    results = await asyncio.gather(thread.change(7, note("a")), thread.change(7, note("b")))
+
+    assert list(results) == ["a", "b"]
+    assert log == ["begin", "a", "b", "commit"]
+
+
+async def test_what_nobody_waits_for_goes_first_with_the_next_change(
+    thread: StoreThread, log: list[str]
+) -> None:
+    patient = thread.change_some_time(7, note("patient"))
+    await thread.change(7, note("urgent"))
+
+    assert await patient == "patient"
+    assert log == ["begin", "patient", "urgent", "commit"]
+
+
+async def test_changes_of_a_shard_keep_the_order_in_which_they_were_asked_for(
+    thread: StoreThread, log: list[str]
+) -> None:
+    """One that takes a domain, and the one that then gives it up."""
+    first = thread.change_some_time(7, note("patient"))
+    second = thread.change(7, note("urgent"))
+    third = thread.change_some_time(7, note("patient, later"))
+    fourth = thread.change(7, note("urgent, later"))
+    await asyncio.gather(first, second, third, fourth)
+
+    assert log == ["begin", "patient", "urgent", "patient, later", "urgent, later", "commit"]
+
+
+async def test_what_nobody_waits_for_keeps_its_place_when_a_change_of_another_shard_goes(
+    thread: StoreThread, log: list[str]
+) -> None:
+    await thread.open(8, lambda: cast("ShardStore", RecordingStore([])))
+    urgent = thread.change(7, note("urgent"))
+    await thread.change(8, note("of another shard"))
+    patient = thread.change_some_time(7, note("patient"))
+    await asyncio.gather(urgent, patient)
+
+    assert log == ["begin", "urgent", "commit", "begin", "patient", "commit"]
+
+
+async def test_what_nobody_waits_for_goes_by_itself_in_the_end(
+    thread: StoreThread, log: list[str]
+) -> None:
+    assert await thread.change_some_time(7, note("patient")) == "patient"
+    assert log == ["begin", "patient", "commit"]
+
+
+async def test_nothing_is_left_behind_when_a_shard_is_closed(
+    thread: StoreThread, log: list[str]
+) -> None:
+    patient = thread.change_some_time(7, note("patient"))
+    await thread.close(7)
+
+    assert await patient == "patient"
+    assert log == ["begin", "patient", "commit", "close"]
+
+
+async def test_a_shard_that_is_not_open_here_is_lost(thread: StoreThread) -> None:
+    with pytest.raises(LeaseLost, match="shard 8"):
+        await thread.change(8, note("a"))
+
+
+async def test_a_lost_lease_fails_all_changes_of_that_shard_and_no_other(
+    thread: StoreThread, stored: RecordingStore
+) -> None:
+    other_log: list[str] = []
+    await thread.open(8, lambda: cast("ShardStore", RecordingStore(other_log)))
+    stored.is_lost = True
+
+    lost = [thread.change(7, note("a")), thread.change(7, note("b"))]
+    kept = thread.change(8, note("c"))
+
+    assert await kept == "c"
+    for change in lost:
+        with pytest.raises(LeaseLost):
+            await change
+
+
+async def test_a_change_that_fails_takes_those_of_its_transaction_with_it(
+    thread: StoreThread, log: list[str]
+) -> None:
+    def fails(_store: Any) -> None:
+        raise OSError("no space left")
+
+    first, second = thread.change(7, note("a")), thread.change(7, fails)
+
+    for change in (first, second):
+        with pytest.raises(OSError, match="no space"):
+            await cast("asyncio.Future[Any]", change)
+    assert "commit" not in log
+
+
+def note_all(store: Any, items: list[str]) -> None:
+    store.log.append("+".join(items))
+
+
+async def test_items_of_the_same_call_go_in_one_call(thread: StoreThread, log: list[str]) -> None:
+    told = thread.change_together(7, note_all, "a")
+    thread.change_some_time(7, note("between"))
+    assert thread.change_together(7, note_all, "b") is told
+    await thread.change(7, note("urgent"))
+
+    assert told.done()
+    assert log == ["begin", "a+b", "between", "urgent", "commit"]
+
+
+async def test_what_comes_after_a_call_has_gone_is_another_call(
+    thread: StoreThread, log: list[str]
+) -> None:
+    await thread.change_together(7, note_all, "a")
+    await thread.change_together(7, note_all, "b")
+
+    assert log == ["begin", "a", "commit", "begin", "b", "commit"]
+
+
+async def test_patience_can_be_lost_before_its_time(log: list[str], stored: RecordingStore) -> None:
+    thread = StoreThread(lambda: 3600.0)
+    await thread.open(7, lambda: cast("ShardStore", stored))
+    patient = thread.change_some_time(7, note("patient"))
+    thread.lose_patience()
+
+    assert await patient == "patient"
+    assert log == ["begin", "patient", "commit"]
+    await thread.stop()
+
+
+async def test_a_file_that_cannot_be_used_is_told_of_and_ends_as_a_lost_lease(
+    thread: StoreThread, log: list[str]
+) -> None:
+    """Those who work on a shard know what to do when it is lost, and other shards go on."""
+    told: list[tuple[int, str]] = []
+    thread.failed.tell(lambda shard, error: told.append((shard, str(error))))
+
+    def fails(_: ShardStore) -> None:
+        raise StateDamaged("shard-07.db is damaged")
+
+    with pytest.raises(LeaseLost, match=r"shard-07\.db is damaged"):
+        await thread.change(7, fails)
+    assert told == [(7, "shard-07.db is damaged")]
+    assert await thread.change(7, note("later")) == "later"
+    assert "later" in log
