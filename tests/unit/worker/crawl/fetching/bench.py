@@ -66,11 +66,11 @@ class AwaitedTasks(Tasks):
     """State: those that were begun, so that a test can wait for all of them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("test")
         self._begun: list[asyncio.Task[object]] = []
 
-    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        self._begun.append(asyncio.create_task(work))
+    def spawn(self, work: Coroutine[Any, Any, object], name: str | None = None) -> None:
+        self._begun.append(asyncio.create_task(work, name=name))
 
     async def all_ended(self) -> None:
         """Also those that were begun meanwhile. Raises what one of them did."""

@@ -46,7 +46,7 @@ class Broker:
 
 
 def pusher(broker: Broker) -> PagePusher:
-    return PagePusher(broker.push, lambda shard: f"crawl.{shard:02}", Tasks())
+    return PagePusher(broker.push, lambda shard: f"crawl.{shard:02}", Tasks("test"))
 
 
 async def test_pages_that_come_together_are_one_job() -> None:
