@@ -72,12 +72,12 @@ def test_health_is_good(web: httpx.Client) -> None:
 
 @pytest.mark.parametrize("page", ["/stats", "/health"])
 def test_pages_that_faktory_has_too_have_the_same_shape(
-    faktory_process: FaktoryServer, web: httpx.Client, raw: RawClient, queue: str, page: str
+    faktory: FaktoryServer, web: httpx.Client, raw: RawClient, queue: str, page: str
 ) -> None:
     push(raw, queue=queue)
-    with RawClient(faktory_process.url) as theirs_raw:
+    with RawClient(faktory.url) as theirs_raw:
         push(theirs_raw, queue=queue)
-    theirs = httpx.get(faktory_process.web_url + page, trust_env=False).raise_for_status()
+    theirs = httpx.get(faktory.web_url + page, trust_env=False).raise_for_status()
     ours = web.get(page).raise_for_status()
     # One word of our own: why it is not well.
     own_word = {"status": str} if page == "/health" else {}
