@@ -55,6 +55,7 @@ SECRET, ENTRY = new_key("schemathesis", "ingest+read+admin")
             ["--header", f"X-API-Key: {SECRET}", "--include-path-regex", OF_JOBS],
             LEAST_OF_JOBS,
             id="with-keys",
+            marks=pytest.mark.proof,
         ),
         pytest.param(
             BrokerServer,
@@ -62,6 +63,7 @@ SECRET, ENTRY = new_key("schemathesis", "ingest+read+admin")
             ["--include-path-regex", OF_JOBS],
             LEAST_OF_JOBS,
             id="unknown-types",
+            marks=pytest.mark.proof,
         ),
     ],
 )

@@ -22,7 +22,13 @@ def run_without_java(ci: str, empty: Path, *options: str) -> subprocess.Complete
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "1")], ids=["one process", "xdist"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="one process", marks=pytest.mark.proof),
+        pytest.param(("-n", "1"), id="xdist"),
+    ],
+)
 def test_without_java_its_tests_are_left_out_with_a_line(tmp_path: Path, options: tuple[str, ...]):
     done = run_without_java("", tmp_path, *options)
     assert done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED, done.stdout

@@ -227,7 +227,7 @@ def test_a_drip_goes_on_until_the_visitor_leaves():
         assert (drip.url, drip.status) == (url, 0)
 
 
-@pytest.mark.parametrize("peer", [scrapy, colly])
+@pytest.mark.parametrize("peer", [scrapy, pytest.param(colly, marks=pytest.mark.proof, id="colly")])
 def test_a_peer_crawls_all_of_it(peer):
     spec = WebSpec(hosts=8, pages=48, size_bytes=8000)
     with SyntheticWeb(spec) as web:
