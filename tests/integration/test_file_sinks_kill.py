@@ -33,7 +33,7 @@ MANY_RECORDS = 20_000 if IS_PROOF else 800
 KILLS = 150 if IS_PROOF else 3
 LONG = 900 if IS_PROOF else 90
 
-# Which files are uploaded changes nothing of how: one kind in `make test`, the others in `make prove`.
+# How files are uploaded does not depend on their kind: one in `make test`, all in `make prove`.
 ONE_UPLOADED = [
     pytest.param(kind, marks=() if kind == "warc" else pytest.mark.proof, id=kind) for kind in KINDS
 ]
