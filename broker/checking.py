@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 from manyhands.broker.batches import SET_NAMES
+from manyhands.broker.choices import EVERY_JOB
 from manyhands.broker.damage import Damage
 from manyhands.broker.directory import DATABASE, findings, open_read_only
 from manyhands.broker.progress import Progress
@@ -62,7 +63,7 @@ def _check_records(database: sqlite3.Connection, path: Path, progress: Progress)
     for kind in SET_NAMES:
         found, after = 0, 0
         while set_rows := reader.find(
-            kind, "1", (), after=after, limit=JOBS_AT_ONCE, max_bytes=MOST_BYTES
+            kind, EVERY_JOB, after=after, limit=JOBS_AT_ONCE, max_bytes=MOST_BYTES
         ).rows:
             found, done, after = found + len(set_rows), done + len(set_rows), set_rows[-1].id
             progress.tell(done, total, "jobs")

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from manyhands.broker.batches import SET_NAMES
+from manyhands.broker.choices import EVERY_JOB
 from manyhands.broker.jobs import utc_text
 from manyhands.broker.store import Store
 from manyhands.broker.verbs import Verbs
@@ -46,13 +47,13 @@ class Figures(Collector):
         latency = GaugeMetricFamily(
             "broker_queue_latency_seconds", "Age of the oldest job that waits", labels=["queue"]
         )
-        for queue in manager.listed_queues():
+        for queue in manager.queues.listed():
             queued.add_metric([queue.name], queue.size)
             latency.add_metric([queue.name], self._verbs.latency_s(queue.name))
         sets = GaugeMetricFamily("broker_set_jobs", "Jobs in a set", labels=["set"])
         for name in SET_NAMES:
             sets.add_metric([name], manager.store.counters[name])
-        sets.add_metric(["working"], len(manager.working))
+        sets.add_metric(["working"], len(manager.reservations.in_hand))
         yield from (queued, latency, sets)
         for name, text, value in (
             ("broker_connections", "Clients", self._verbs.connections),
@@ -64,18 +65,19 @@ class Figures(Collector):
             ("broker_log_was_cut", "1: answered commits are missing", int(bool(damage.lost))),
         ):
             yield GaugeMetricFamily(name, text, value=value)
+        given_back, expired = manager.reservations.given_back, manager.handout.expired_jobs
         for name, text, value in (
             ("broker_processed", "Jobs done or failed", manager.store.counters["processed"]),
             ("broker_failures", "Jobs failed", manager.store.counters["failures"]),
             ("broker_commands", "Commands run", self._verbs.commands),
             ("broker_commits", "Transactions", manager.store.commits),
-            ("broker_given_back", "Jobs whose worker went away", manager.given_back),
+            ("broker_given_back", "Jobs whose worker went away", given_back),
             (
                 "broker_closed_connections",
                 "Clients closed because they held too much",
                 manager.store.memory.closed_connections,
             ),
-            ("broker_expired_jobs", "Jobs dropped by expires_at", manager.expired_jobs),
+            ("broker_expired_jobs", "Jobs dropped by expires_at", expired),
         ):
             yield CounterMetricFamily(name, text, value=value)
 
@@ -154,7 +156,7 @@ def _complaint(store: Store) -> str | None:
 
 def _set_page(verbs: Verbs, kind: str, after: int, limit: int) -> bytes:
     store = verbs.manager.store
-    page = store.reader.find(kind, "1", (), after=after, limit=limit, max_bytes=PAGE_BYTES)
+    page = store.reader.find(kind, EVERY_JOB, after=after, limit=limit, max_bytes=PAGE_BYTES)
     jobs = [
         {"id": row.id, "at": utc_text(row.at), "job": orjson.Fragment(row.payload)}
         for row in page.rows

@@ -5,12 +5,11 @@ import contextlib
 import sqlite3
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import msgspec
-import orjson
 
 from manyhands.broker.batches import SetRow
+from manyhands.broker.choices import EVERY_JOB, Choice, glob, like, with_ids, with_jids
 from manyhands.broker.damage import is_damage
 from manyhands.broker.jobs import Refused
 from manyhands.broker.manager import Manager
@@ -38,7 +37,7 @@ class Mutation(msgspec.Struct):
 def check_pattern(mutation: Mutation) -> None:
     """Raises Refused for a pattern that would be too much to match."""
     pattern = mutation.filter.regexp if mutation.filter and not mutation.filter.jids else None
-    if pattern and len(_glob(pattern).encode()) > MAX_PATTERN_BYTES:
+    if pattern and len(glob(pattern).encode()) > MAX_PATTERN_BYTES:
         raise Refused(f"the pattern is too complex: it may have {MAX_PATTERN_BYTES} bytes at most")
 
 
@@ -50,41 +49,35 @@ async def mutate(manager: Manager, mutation: Mutation) -> None:
     act = {"kill": sets.kill, "discard": sets.discard, "requeue": manager.requeue}[mutation.cmd]
     # What was asked before this command comes first; what its own work adds, it leaves alone.
     await _stored(manager)
-    where, parameters = _condition(mutation.filter)
-    where, parameters = f"({where}) AND id <= ?", [*parameters, store.reader.last_set_id()]
-    find = partial(_found, store, mutation.target, where, parameters)
+    chosen = _chosen(mutation.filter).up_to(store.reader.last_set_id())
+    find = partial(_found, store, mutation.target, chosen)
     after = 0
     try:
         while ids := await asyncio.to_thread(find, after):
             for first in range(0, len(ids), MOVED_AT_ONCE):
-                listed = orjson.dumps(ids[first : first + MOVED_AT_ONCE]).decode()
-                chosen = "id IN (SELECT value FROM json_each(?))"
-                await _act_on(manager, mutation.target, act, chosen, [listed])
+                page = with_ids(ids[first : first + MOVED_AT_ONCE])
+                await _act_on(manager, mutation.target, act, page)
             after = ids[-1]
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
         # Around what is damaged, row by row.
-        await _act_on(manager, mutation.target, act, where, parameters)
+        await _act_on(manager, mutation.target, act, chosen)
 
 
-def _found(store: Store, target: str, where: str, parameters: list[Any], after: int) -> list[int]:
+def _found(store: Store, target: str, chosen: Choice, after: int) -> list[int]:
     with contextlib.closing(store.open_reader()) as reader:
-        return reader.find_ids(target, where, parameters, after=after, limit=FOUND_AT_ONCE)
+        return reader.find_ids(target, chosen, after=after, limit=FOUND_AT_ONCE)
 
 
 async def _act_on(
-    manager: Manager,
-    target: str,
-    act: Callable[[list[SetRow]], None],
-    where: str,
-    parameters: list[Any],
+    manager: Manager, target: str, act: Callable[[list[SetRow]], None], chosen: Choice
 ) -> None:
     """Page by page, and each is stored before the next is read."""
     after, has_more = 0, True
     while has_more:
         page = manager.store.reader.find(
-            target, where, parameters, after=after, limit=MOVED_AT_ONCE, max_bytes=SET_PAGE_BYTES
+            target, chosen, after=after, limit=MOVED_AT_ONCE, max_bytes=SET_PAGE_BYTES
         )
         has_more = page.has_more and bool(page.rows)
         act(manager.sets.without_leaving(page.rows))
@@ -99,30 +92,8 @@ async def _stored(manager: Manager) -> None:
     await stored.wait()
 
 
-def _condition(chosen: Filter | None) -> tuple[str, list[Any]]:
+def _chosen(by: Filter | None) -> Choice:
     """As Faktory: jids alone if there are any, else the pattern and the type."""
-    if chosen is None:
-        return "1", []
-    if chosen.jids:
-        return "jid IN (SELECT value FROM json_each(?))", [orjson.dumps(chosen.jids).decode()]
-    conditions, parameters = ["1"], []
-    if chosen.regexp:
-        conditions.append("CAST(payload AS TEXT) GLOB ?")
-        parameters.append(_glob(chosen.regexp))
-    if chosen.jobtype:
-        conditions.append("jobtype = ?")
-        parameters.append(chosen.jobtype)
-    return " AND ".join(conditions), parameters
-
-
-def _glob(pattern: str) -> str:
-    """Redis escapes by a backslash, SQLite by brackets."""
-    result, position = "", 0
-    while position < len(pattern):
-        if pattern[position] == "\\" and position + 1 < len(pattern):
-            position += 1
-            result += f"[{pattern[position]}]"
-        else:
-            result += pattern[position]
-        position += 1
-    return result
+    if by is None:
+        return EVERY_JOB
+    return with_jids(by.jids) if by.jids else like(by.regexp, by.jobtype)

@@ -49,7 +49,7 @@ class BrokerProcess:
         now = time.monotonic()
         self._steps = Steps(now, time.time())
         self.manager = Manager(self.store, self.store.load(), now)
-        for owner in {job.owner for job in self.manager.working.values() if job.owner}:
+        for owner in {job.owner for job in self.manager.reservations.in_hand.values() if job.owner}:
             self.clients.expect(owner, now)
         self.verbs = Verbs(self.manager, self.clients)
         self.server = Server(
@@ -77,8 +77,8 @@ class BrokerProcess:
                     address=f"{host}:{port}",
                     http=f"{http_host}:{http_port}",
                     data=str(self._settings.data),
-                    queued=sum(queue.size for queue in self.manager.queues.values()),
-                    in_hand=len(self.manager.working),
+                    queued=sum(queue.size for queue in self.manager.queues.by_name.values()),
+                    in_hand=len(self.manager.reservations.in_hand),
                 )
                 tick = asyncio.create_task(self._tick(), name="tick")
                 tick.add_done_callback(self._tick_ended)
@@ -101,7 +101,7 @@ class BrokerProcess:
         """Everything that was asked for is stored and answered."""
         if self._broken is not None:
             return
-        self.manager.store_reservations(time.monotonic(), after_s=0.0)
+        self.manager.reservations.store(time.monotonic(), after_s=0.0)
         stored = asyncio.Event()
         self.store.batch.when_stored.append(stored.set)
         try:
@@ -116,18 +116,18 @@ class BrokerProcess:
             now, wall = time.monotonic(), time.time()
             if step_s := self._steps.look(now, wall):
                 self.manager.clock_was_set(step_s)
-            self.manager.end_waits(now)
-            self.manager.end_hold(now)
+            self.manager.handout.end_waits(now)
+            self.manager.handout.end_hold(now)
             for owner in self.clients.take_gone(now):
                 self.manager.give_back_of(owner)
-            self.manager.look_for_room()
+            self.manager.handout.look_for_room()
             self._queue_due()
             if int(now) != second:
                 second = int(now)
                 self._every_second(now, wall, second)
 
     def _every_second(self, now: float, wall: float, second: int) -> None:
-        self.manager.store_reservations(now)
+        self.manager.reservations.store(now)
         self.manager.end_reservations(now)
         self.store.look_after_space()
         self.server.holders.look()

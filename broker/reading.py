@@ -15,6 +15,7 @@ import msgspec
 
 from manyhands.broker.batches import STATEMENT_BYTES, SetRow
 from manyhands.broker.checksums import of_job, of_set_row
+from manyhands.broker.choices import EVERY_JOB, Choice
 from manyhands.broker.damage import Damage, is_damage
 from manyhands.broker.jobs import KEPT_IN_HAND_BYTES, from_row
 from manyhands.broker.schema import SEQUENCE_BITS
@@ -263,23 +264,20 @@ class Reader:
         ).fetchone()
         return int(row[0]) if row else 0
 
-    def read_set(
-        self, kind: str, where: str = "1", parameters: Iterable[Any] = (), *, limit: int
-    ) -> list[SetRow]:
+    def read_set(self, kind: str, choice: Choice = EVERY_JOB, *, limit: int) -> list[SetRow]:
         """Jobs of a set, the one that is due first in front: no more than a page has bytes."""
         # Those that are damaged or gone stay at the front, where they were.
         limit += self.damage.bad_records("sets") + len(self.gone)
-        return self._set_rows(f"kind = ? AND ({where})", (kind, *parameters), "at, id", 0, limit)
+        where, parameters = _in_set(kind, choice)
+        return self._set_rows(where, parameters, "at, id", 0, limit)
 
-    def read_set_ids(
-        self, kind: str, where: str = "1", parameters: Iterable[Any] = (), *, limit: int
-    ) -> list[SetRow]:
+    def read_set_ids(self, kind: str, choice: Choice = EVERY_JOB, *, limit: int) -> list[SetRow]:
         """As read_set, for those who only want to be rid of them: without the jobs themselves."""
+        where, parameters = _in_set(kind, choice)
         try:
             rows = self._connection.execute(
-                "SELECT at, jid, id FROM sets WHERE kind = ? AND"
-                f" ({where}) ORDER BY at, id LIMIT ?",
-                (kind, *parameters, limit + len(self.gone)),
+                f"SELECT at, jid, id FROM sets WHERE {where} ORDER BY at, id LIMIT ?",
+                (*parameters, limit + len(self.gone)),
             ).fetchall()
             return [
                 SetRow(kind, at, jid.decode(), "", b"", number)
@@ -289,31 +287,21 @@ class Reader:
         except (sqlite3.DatabaseError, AttributeError, UnicodeDecodeError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                 raise
-            return self.read_set(kind, where, parameters, limit=limit)
+            return self.read_set(kind, choice, limit=limit)
 
-    def find_ids(
-        self, kind: str, where: str, parameters: Iterable[Any], *, after: int, limit: int
-    ) -> list[int]:
+    def find_ids(self, kind: str, choice: Choice, *, after: int, limit: int) -> list[int]:
         """Ids above `after`, in their order. A pattern may take long: not in the loop's thread."""
+        where, parameters = _in_set(kind, choice)
         rows = self._connection.execute(
-            f"SELECT id FROM sets WHERE kind = ? AND ({where}) AND id > ? ORDER BY id LIMIT ?",
-            (kind, *parameters, after, limit),
+            f"SELECT id FROM sets WHERE {where} AND id > ? ORDER BY id LIMIT ?",
+            (*parameters, after, limit),
         )
         return [number for (number,) in rows]
 
-    def find(
-        self,
-        kind: str,
-        where: str,
-        parameters: Iterable[Any],
-        *,
-        after: int,
-        limit: int,
-        max_bytes: int,
-    ) -> SetPage:
+    def find(self, kind: str, choice: Choice, *, after: int, limit: int, max_bytes: int) -> SetPage:
         """Jobs of a set with ids above `after`, in the order of their ids: to walk through all.
         Together they have `max_bytes` at most, or there is only one; others are not read."""
-        condition, values = f"kind = ? AND ({where})", (kind, *parameters)
+        condition, values = _in_set(kind, choice)
         try:
             rows = self._connection.execute(
                 "WITH sized AS MATERIALIZED (SELECT id, length(payload) AS size FROM sets"
@@ -336,7 +324,7 @@ class Reader:
         if has_more and not whole:
             # An empty page would end a walk; what is behind these may be whole.
             last = rows[-1][5]
-            return self.find(kind, where, parameters, after=last, limit=limit, max_bytes=max_bytes)
+            return self.find(kind, choice, after=last, limit=limit, max_bytes=max_bytes)
         return SetPage(whole, has_more)
 
     def find_jid(self, jid: str) -> list[SetRow]:
@@ -414,6 +402,10 @@ class Reader:
             pass
         self.damage.found_record("sets", number, "the job is not as it was stored")
         return None
+
+
+def _in_set(kind: str, choice: Choice) -> tuple[str, tuple[Any, ...]]:
+    return f"kind = ? AND ({choice.where})", (kind, *choice.parameters)
 
 
 def _within(rows: list[SetRow], max_bytes: int) -> list[SetRow]:

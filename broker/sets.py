@@ -2,12 +2,13 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from manyhands.broker.batches import SET_NAMES, SetRow
+from manyhands.broker.choices import EVERY_JOB, Choice, due_by
 from manyhands.broker.known import KnownJids
+from manyhands.broker.statements import clear_set, put_off_set
 from manyhands.broker.store import Store
 
 DEAD_KEPT_S = 180 * 24 * 3600.0
@@ -54,10 +55,7 @@ class Sets:
         for row in rows:
             self._known.discard(row.jid)
         self._store.counters[kind] = 0
-        self._store.wipe(
-            ("DELETE FROM sets WHERE kind = ?", (kind,)),
-            ("UPDATE counters SET value = 0 WHERE name = ?", (kind,)),
-        )
+        self._store.wipe(*clear_set(kind))
         self.hide((kind,))
 
     def hide(self, kinds: Sequence[str]) -> None:
@@ -65,13 +63,16 @@ class Sets:
         self._clearing.update(kinds)
         self._store.batch.when_stored.append(lambda: self._clearing.subtract(kinds))
 
-    def page(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
+    def due(self, kind: str, wall: float) -> list[SetRow]:
+        return self.page(kind, due_by(wall)) if self._store.counters[kind] else []
+
+    def page(self, kind: str, choice: Choice = EVERY_JOB) -> list[SetRow]:
         """A page of a set, without what is on its way out of it."""
-        rows = self._store.reader.read_set(kind, where, parameters, limit=MOVED_AT_ONCE)
+        rows = self._store.reader.read_set(kind, choice, limit=MOVED_AT_ONCE)
         return self.without_leaving(rows)
 
-    def _ids(self, kind: str, where: str = "1", parameters: Iterable[Any] = ()) -> list[SetRow]:
-        rows = self._store.reader.read_set_ids(kind, where, parameters, limit=MOVED_AT_ONCE)
+    def _ids(self, kind: str, choice: Choice = EVERY_JOB) -> list[SetRow]:
+        rows = self._store.reader.read_set_ids(kind, choice, limit=MOVED_AT_ONCE)
         return self.without_leaving(rows)
 
     def without_leaving(self, rows: list[SetRow]) -> list[SetRow]:
@@ -104,13 +105,13 @@ class Sets:
         round, for what an earlier process stored may have been right all the time."""
         kind = "retries" if step_s < 0 else "dead"
         if self._store.counters[kind]:
-            self._store.run_alone(("UPDATE sets SET at = at + ? WHERE kind = ?", (step_s, kind)))
+            self._store.run_alone(*put_off_set(kind, step_s))
 
     def bound_dead(self, wall: float) -> None:
         """Forget the dead that are too old, and the oldest when there are too many."""
         started, before = time.monotonic(), self._store.counters["dead"]
         if before:
-            self.discard(self._ids("dead", "at <= ?", (wall,)))
+            self.discard(self._ids("dead", due_by(wall)))
         excess = self._store.counters["dead"] - DEAD_KEPT
         if excess > 0:
             self.discard(self._ids("dead")[:excess])

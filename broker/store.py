@@ -27,6 +27,7 @@ from manyhands.broker.directory import (
 from manyhands.broker.memory import Memory
 from manyhands.broker.reading import Reader, Snapshot, read_snapshot
 from manyhands.broker.schema import PAGE_BYTES, UnusableDatabase
+from manyhands.broker.statements import Statement
 from manyhands.broker.tally import Tally, TallyFile
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.logs import get_logger
@@ -172,13 +173,13 @@ class Store:
             if not self._is_writing:
                 self._loop.call_soon(self._send)
 
-    def run_alone(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+    def run_alone(self, *statements: Statement) -> None:
         """Statements that come after all that was asked before them, and before what follows: of
         a batch, they are written first."""
         self._batches.append(Batch(statements=list(statements)))
         _ = self.batch
 
-    def wipe(self, *statements: tuple[str, tuple[Any, ...]]) -> None:
+    def wipe(self, *statements: Statement) -> None:
         """`run_alone` for what deletes. Said again before anything else was asked, it is one
         transaction: there is nothing that it could delete once more."""
         last = self._batches[-1]

@@ -9,14 +9,15 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import orjson
 
-from manyhands.broker.answers import Answer, Caller
+from manyhands.broker.answers import Answer, Answers
 from manyhands.broker.batches import SET_NAMES
 from manyhands.broker.clients import STATES, Clients
+from manyhands.broker.fetches import Fetches, bulk
 from manyhands.broker.jobs import (
     Int64,
     Refused,
@@ -34,7 +35,6 @@ from manyhands.shared.logs import get_logger
 from manyhands.shared.memory import own_resident_bytes
 
 OK = b"+OK\r\n"
-NOTHING = b"$-1\r\n"
 # What we are compatible with; some clients look at it.
 FAKTORY_VERSION = "1.10.0"
 # What FETCH lines mean is remembered: so many of them, of so many bytes, together so many.
@@ -88,12 +88,18 @@ _BARE = dict.fromkeys((b"PUSH", b"PUSHB", b"ACK", b"FAIL", b"BEAT", b"QUEUE"), "
 }
 
 
-def bulk(payload: bytes) -> bytes:
-    return b"$%d\r\n%b\r\n" % (len(payload), payload)
-
-
 def error(text: str) -> bytes:
     return b"-ERR " + text.replace("\r", " ").replace("\n", " ").encode() + b"\r\n"
+
+
+class Caller(Protocol):
+    """The connection that a command came on."""
+
+    answers: Answers
+    fetches: Fetches
+
+    def close(self) -> None:
+        """Close when everything that was asked before has been answered."""
 
 
 class Verbs:
@@ -111,28 +117,12 @@ class Verbs:
         self._queues_shown: dict[str, int] = {}
         self._queues_shown_until = 0.0
         self._mutations: set[asyncio.Task[None]] = set()
-        self._verbs: dict[bytes, Callable[[Caller, bytes], None]] = {
-            b"PUSH": self._push,
-            b"PUSHB": self._push_bulk,
-            b"FETCH": self._fetch,
-            b"ACK": self._ack,
-            b"FAIL": self._fail,
-            b"BEAT": self._beat,
-            b"INFO": self._info,
-            b"FLUSH": self._flush,
-            b"QUEUE": self._queue,
-            b"MUTATE": self._mutate,
-            b"HELD": self._held,
-            b"END": self._end,
-            b"TRACK": self._refuse_paid("tracking"),
-            b"BATCH": self._refuse_paid("batch"),
-        }
 
     def run(self, caller: Caller, line: bytes) -> None:
         verb, space, rest = line.partition(b" ")
-        action = self._verbs.get(verb)
+        action = _ACTIONS.get(verb)
         if action is None:
-            caller.reply(error(f"unknown command {_text(verb)[:MAX_QUOTED]}"))
+            caller.answers.reply(error(f"unknown command {_text(verb)[:MAX_QUOTED]}"))
             return
         self.commands += 1
         try:
@@ -140,9 +130,9 @@ class Verbs:
                 raise Refused(_BARE[verb])
             if len(rest) > MAX_FETCH_BYTES:
                 _check_length(verb, rest)
-            action(caller, rest)
+            action(self, caller, rest)
         except Refused as refusal:
-            caller.reply(error(str(refusal)))
+            caller.answers.reply(error(str(refusal)))
 
     # Jobs
 
@@ -169,9 +159,9 @@ class Verbs:
         answer_to: Callable[[dict[str, str]], bytes],
     ) -> None:
         """Answer when they are stored; `answer_to` gets the reasons why some of them are not."""
-        answer = caller.reply_later()
+        answer = caller.answers.reply_later()
         try:
-            reasons = self.manager.push(
+            reasons = self.manager.intake.push(
                 jobs, answer.ready, lambda why: answer.give(error(f"{why}: {complaint}"))
             )
         except Refused as refusal:
@@ -179,20 +169,30 @@ class Verbs:
             return
         answer.fill(answer_to(reasons))
 
-    def _fetch(self, caller: Caller, rest: bytes) -> None:
-        queues = self._fetch_lines.get(rest)
-        if queues is None or self._forgotten_queues != self.manager.forgotten_queues:
-            queues = self._remember_fetch(rest)
-        caller.fetch(queues)
+    def run_fetches(self, caller: Caller, line: bytes, count: int) -> int:
+        """So many times the same FETCH. Returns how many of them were run."""
+        queues = self._remembered(line[len(b"FETCH ") :])
+        if queues is None:
+            self.run(caller, line)
+            return 1
+        done = caller.fetches.fetch(queues, count)
+        self.commands += done
+        return done
 
-    def _remember_fetch(self, rest: bytes) -> list[Queue]:
-        if (
-            len(self._fetch_lines) >= MAX_CACHED_FETCHES
-            or self._forgotten_queues != self.manager.forgotten_queues
-        ):
+    def _fetch(self, caller: Caller, rest: bytes) -> None:
+        queues = self._remembered(rest)
+        caller.fetches.fetch(self._remember(rest) if queues is None else queues, 1)
+
+    def _remembered(self, rest: bytes) -> list[Queue] | None:
+        if self._forgotten_queues != self.manager.queues.forgotten:
             self._fetch_lines.clear()
-            self._forgotten_queues = self.manager.forgotten_queues
-        queues = self.manager.queues_of(_text(rest).split(" "))
+            self._forgotten_queues = self.manager.queues.forgotten
+        return self._fetch_lines.get(rest)
+
+    def _remember(self, rest: bytes) -> list[Queue]:
+        if len(self._fetch_lines) >= MAX_CACHED_FETCHES:
+            self._fetch_lines.clear()
+        queues = self.manager.queues.named(_text(rest).split(" "))
         if len(rest) <= MAX_CACHED_FETCH_BYTES:
             self._fetch_lines[rest] = queues
         return queues
@@ -226,7 +226,7 @@ class Verbs:
         worker = self._clients.workers.get(held.wid)
         for peer in list(worker.peers) if worker else ():
             peer.abort()
-        self.manager.keep_held(held.wid, held.jids, caller.owner)
+        self.manager.keep_held(held.wid, held.jids, caller.fetches.owner)
         self._ok_when_stored(caller)
 
     # Workers
@@ -238,7 +238,7 @@ class Verbs:
         if worker is None:
             raise Refused(f"unknown worker {wid}")
         state = STATES[worker.state]
-        caller.reply(bulk(orjson.dumps({"state": state})) if state else OK)
+        caller.answers.reply(bulk(orjson.dumps({"state": state})) if state else OK)
 
     def _end(self, caller: Caller, rest: bytes) -> None:
         del rest
@@ -248,7 +248,7 @@ class Verbs:
 
     def _info(self, caller: Caller, rest: bytes) -> None:
         del rest
-        caller.reply(bulk(orjson.dumps(self.state())))
+        caller.answers.reply(bulk(orjson.dumps(self.state())))
 
     def state(self) -> dict[str, Any]:
         """What INFO and /stats say, in Faktory's shape."""
@@ -260,9 +260,12 @@ class Verbs:
             "server_utc_time": datetime.fromtimestamp(now, UTC).strftime("%H:%M:%S UTC"),
             "faktory": {
                 "queues": queues,
-                "sets": sets | {"working": len(manager.working)},
+                "sets": sets | {"working": len(manager.reservations.in_hand)},
                 "tasks": {
-                    "Busy": {"size": len(manager.working), "reaped": manager.expired_reservations},
+                    "Busy": {
+                        "size": len(manager.reservations.in_hand),
+                        "reaped": manager.reservations.expired,
+                    },
                     "Workers": {"size": len(self._clients.workers), "reaped": self._clients.reaped},
                     **{
                         name.title(): {
@@ -309,15 +312,15 @@ class Verbs:
 
     def _shown_queues(self) -> dict[str, int]:
         now = time.monotonic()
-        if len(self.manager.queues) <= MANY_QUEUES or now >= self._queues_shown_until:
-            self._queues_shown = {queue.name: queue.size for queue in self.manager.listed_queues()}
+        if len(self.manager.queues.by_name) <= MANY_QUEUES or now >= self._queues_shown_until:
+            self._queues_shown = {queue.name: queue.size for queue in self.manager.queues.listed()}
             self._queues_shown_until = now + QUEUES_SHOWN_FOR_S
         return self._queues_shown
 
     def _flush(self, caller: Caller, rest: bytes) -> None:
         del rest
         self.manager.flush()
-        caller.wait_for(self._ok_when_stored(caller))
+        caller.answers.wait_for(self._ok_when_stored(caller))
 
     # QUEUE
 
@@ -325,7 +328,7 @@ class Verbs:
         action, *names = _text(rest).split(" ")
         action = action.upper()
         if action == "LATENCY":
-            caller.reply(bulk(orjson.dumps(self._latencies(names))))
+            caller.answers.reply(bulk(orjson.dumps(self._latencies(names))))
             return
         if action not in ("PAUSE", "RESUME", "REMOVE"):
             raise Refused(f"no such QUEUE subcommand: {action}")
@@ -333,8 +336,9 @@ class Verbs:
             raise Refused("internal error")
         manager = self.manager
         if names[0] == "*":
-            names = [queue.name for queue in manager.listed_queues()]
-        queues = {name: manager.queues[name] for name in names if name in manager.queues}
+            names = [queue.name for queue in manager.queues.listed()]
+        known = manager.queues.by_name
+        queues = {name: known[name] for name in names if name in known}
         if action == "REMOVE":
             manager.remove(list(queues.values()))
         else:
@@ -342,7 +346,7 @@ class Verbs:
             for queue in queues.values():
                 if queue.is_listed and queue.is_paused != is_paused:
                     manager.pause(queue, is_paused=is_paused)
-        caller.wait_for(self._ok_when_stored(caller))
+        caller.answers.wait_for(self._ok_when_stored(caller))
 
     def _latencies(self, names: list[str]) -> dict[str, float]:
         if names == ["*"]:
@@ -351,7 +355,7 @@ class Verbs:
 
     def latency_s(self, name: str) -> float:
         """The age of a queue's oldest job."""
-        queue = self.manager.queues.get(name)
+        queue = self.manager.queues.by_name.get(name)
         oldest = queue.oldest() if queue else None
         payload = self.manager.payload_of(oldest) if oldest else None
         if payload is None:
@@ -371,11 +375,11 @@ class Verbs:
             raise Refused("invalid target for mutation command")
         if mutation.cmd == "clear" or (mutation.cmd == "discard" and mutation.filter is None):
             self.manager.sets.clear(mutation.target)
-            caller.wait_for(self._ok_when_stored(caller))
+            caller.answers.wait_for(self._ok_when_stored(caller))
             return
         check_pattern(mutation)
-        answer = caller.reply_later()
-        caller.wait_for(answer)
+        answer = caller.answers.reply_later()
+        caller.answers.wait_for(answer)
         task = asyncio.get_running_loop().create_task(mutate(self.manager, mutation))
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
@@ -392,16 +396,39 @@ class Verbs:
         self.manager.store.batch.when_stored.append(answer.ready)
 
     def _ok_when_stored(self, caller: Caller, times: int = 1) -> Answer:
-        answer = caller.reply_later(OK * times)
+        answer = caller.answers.reply_later(OK * times)
         self.manager.store.batch.when_stored.append(answer.ready)
         return answer
 
-    def _refuse_paid(self, what: str) -> Callable[[Caller, bytes], None]:
-        def refuse(caller: Caller, rest: bytes) -> None:
-            del caller, rest
-            raise Refused(f"{what} subsystem is only available in Faktory Enterprise")
+    def _track(self, caller: Caller, rest: bytes) -> None:
+        del caller, rest
+        raise _only_paid("tracking")
 
-        return refuse
+    def _batch(self, caller: Caller, rest: bytes) -> None:
+        del caller, rest
+        raise _only_paid("batch")
+
+
+_ACTIONS: dict[bytes, Callable[[Verbs, Caller, bytes], None]] = {
+    b"PUSH": Verbs._push,
+    b"PUSHB": Verbs._push_bulk,
+    b"FETCH": Verbs._fetch,
+    b"ACK": Verbs._ack,
+    b"FAIL": Verbs._fail,
+    b"BEAT": Verbs._beat,
+    b"INFO": Verbs._info,
+    b"FLUSH": Verbs._flush,
+    b"QUEUE": Verbs._queue,
+    b"MUTATE": Verbs._mutate,
+    b"HELD": Verbs._held,
+    b"END": Verbs._end,
+    b"TRACK": Verbs._track,
+    b"BATCH": Verbs._batch,
+}
+
+
+def _only_paid(what: str) -> Refused:
+    return Refused(f"{what} subsystem is only available in Faktory Enterprise")
 
 
 def _check_length(verb: bytes, rest: bytes) -> None:

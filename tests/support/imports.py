@@ -10,6 +10,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 OUR_NAME = "manyhands."
+SQL = re.compile(
+    r"\b(SELECT \S|INSERT (OR \w+ )?INTO|UPDATE \w+ SET|DELETE FROM|ORDER BY|PRAGMA|json_each)|= \?"
+)
 
 
 @dataclass(frozen=True)
@@ -203,6 +206,22 @@ def environment_readers(tree: ModuleTree) -> set[str]:
     """Modules that read the process's environment."""
     readings = {"os.environ", "os.environb", "os.getenv", "os.getenvb"}
     return {name for name, module in tree.modules.items() if module.uses("os") & readings}
+
+
+def sql_writers(tree: ModuleTree) -> set[str]:
+    """Modules with SQL in a string that is no docstring."""
+    return {module.name for module in tree.modules.values() if any(_sql_in(module.tree))}
+
+
+def _sql_in(tree: ast.Module) -> Iterator[str]:
+    explanations = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and node not in explanations
+            and SQL.search(str(node.value))
+        ):
+            yield str(node.value)
 
 
 def impure_uses(

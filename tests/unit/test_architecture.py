@@ -56,7 +56,23 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("fetching",),
         ("owner",),
     ),
-    "broker": (("jobs",), ("store",), ("manager",), ("verbs",), ("server",), ("process",)),
+    "broker": (
+        ("jobs", "schema", "tally", "memory"),
+        ("batches", "choices", "statements", "holders", "clients"),
+        ("reading",),
+        ("store", "queues"),
+        ("registry", "sets"),
+        ("reservations",),
+        ("handout",),
+        ("intake",),
+        ("manager",),
+        ("answers", "lines", "gate", "mutations"),
+        ("fetches",),
+        ("verbs",),
+        ("turns", "http"),
+        ("server",),
+        ("process",),
+    ),
     "api": (("problems",), ("intake",), ("batcher",), ("parts",), ("routes",), ("app",)),
     "cli": (("services",), ("watch",), ("crawl", "demo"), ("__main__",)),
     "loadtest": (
@@ -67,6 +83,8 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__main__",),
     ),
 }
+# From here on, the rooms of the broker know nothing of SQL.
+FIRST_WITHOUT_SQL = ("registry", "sets")
 # Benchmarks of which others use something; the rest know only themselves.
 LENDING_BENCHMARKS = {"consumer", "crawl"}
 # They are loaded by name, and may import what they like.
@@ -197,6 +215,14 @@ def test_only_the_settings_read_the_environment(tree):
         name for name in imports.environment_readers(tree) if name.partition(".")[0] in PRODUCT
     }
     assert readers == {"shared.settings.environment"}
+
+
+def test_the_broker_has_sql_only_below_what_its_manager_is_made_of(tree):
+    rooms = ROOMS["broker"]
+    above = rooms[rooms.index(FIRST_WITHOUT_SQL) :]
+    writers = {name for name in imports.sql_writers(tree) if imports.is_within(name, "broker")}
+    assert {"broker.batches", "broker.reading", "broker.statements"} <= writers
+    assert writers & {f"broker.{room}" for level in above for room in level} == set()
 
 
 def test_imports_stand_at_the_top_of_the_file(tree):
@@ -352,6 +378,17 @@ def test_an_import_inside_a_function_is_found():
 )
 def test_a_look_at_the_environment_is_found(text):
     assert imports.environment_readers(ModuleTree({"shared/a.py": text})) == {"shared.a"}
+
+
+def test_sql_is_found_in_any_string_but_not_in_what_explains_it():
+    made_up = ModuleTree(
+        {
+            "broker/a.py": "write('DELETE FROM jobs')",
+            "broker/b.py": "x = f'{name} = ? ORDER BY id'",
+            "broker/c.py": '"""No SELECT value FROM here."""\n\ndef update(): \'Update it.\'\n',
+        }
+    )
+    assert imports.sql_writers(made_up) == {"broker.a", "broker.b"}
 
 
 def test_other_uses_of_the_system_are_no_look_at_the_environment():

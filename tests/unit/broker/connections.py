@@ -2,20 +2,19 @@
 
 import asyncio
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from manyhands.broker import manager as manager_module
-from manyhands.broker import server as server_module
 from manyhands.broker import store as store_module
 from manyhands.broker.clients import Clients
-from manyhands.broker.manager import FETCH_BLOCKS_S, Manager
+from manyhands.broker.handout import FETCH_BLOCKS_S
+from manyhands.broker.manager import Manager
 from manyhands.broker.memory import Memory
 from manyhands.broker.server import Connection, Server
 from manyhands.broker.store import Store
 from manyhands.broker.verbs import Verbs
+from tests.unit.broker.clocks import set_clocks
 
 MAX_LINE = 65_536
 MEMORY = 100_000_000
@@ -97,9 +96,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.errors.append(context))
         self._patch = pytest.MonkeyPatch()
-        clock = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
-        self._patch.setattr(manager_module, "time", clock)
-        self._patch.setattr(server_module, "time", clock)
+        set_clocks(self._patch, wall=lambda: self.now, monotonic=lambda: self.now)
         self._patch.setattr(store_module, "BALLAST_BYTES", 4096)
         self.store = Store(directory, is_full_sync=False, loop=loop, memory=Memory(MEMORY))
         self.clients = Clients()
@@ -124,14 +121,14 @@ class Broker:
         """Every command of a client has its answer, if only that there is no job."""
         for _ in range(ROUNDS):
             await self.committed()
-            if client.is_closed or not client.connection._answers:
+            if client.is_closed or not client.connection.answers.waiting:
                 return
             self.pass_time(FETCH_BLOCKS_S)
         raise AssertionError("a command has no answer")
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
-        self.manager.end_waits(self.now)
+        self.manager.handout.end_waits(self.now)
 
     async def close(self) -> None:
         await self.committed()

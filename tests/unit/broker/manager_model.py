@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from manyhands.broker.manager import HOLD_AFTER_CRASH_S, MAX_GIVEN_BACK, RESERVATION_STORED_AFTER_S
+from manyhands.broker.manager import HOLD_AFTER_CRASH_S
+from manyhands.broker.reservations import MAX_GIVEN_BACK, STORED_AFTER_S
 from manyhands.broker.retries import retry_delay_s
 from manyhands.shared.jobs import DEFAULT_RESERVE_FOR_S
 
@@ -131,7 +132,7 @@ class Model:
             self._hold(self._withdraw(jid), owner, wid, now)
         self.give_back(lost, now)
 
-    def store_reservations(self, now: float, after_s: float = RESERVATION_STORED_AFTER_S) -> None:
+    def store_reservations(self, now: float, after_s: float = STORED_AFTER_S) -> None:
         for job in self.working.values():
             if now - job.since >= after_s:
                 job.row, job.row_since = "held", job.since

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from manyhands.broker import manager as manager_module
-from manyhands.broker import sets as sets_module
+from manyhands.broker.handout import FETCH_BLOCKS_S
 from manyhands.broker.jobs import StoredJob, WireJob, utc_text
-from manyhands.broker.manager import FETCH_BLOCKS_S, Manager
+from manyhands.broker.manager import Manager
 from manyhands.broker.sets import DEAD_KEPT_S
 from manyhands.shared.jobs import DEFAULT_RESERVE_FOR_S
+from tests.unit.broker.clocks import set_clocks
 from tests.unit.broker.stores import open_store, settle
 
 STEPS_S = [-3600.0, 7200.0, -600.0]
@@ -36,9 +37,7 @@ class Desk:
         self.directory = directory
         self.now = 1000.0
         self.wall = 1_700_000_000.0
-        clock = SimpleNamespace(time=lambda: self.wall, monotonic=lambda: self.now)
-        monkeypatch.setattr(manager_module, "time", clock)
-        monkeypatch.setattr(sets_module, "time", clock)
+        set_clocks(monkeypatch, wall=lambda: self.wall, monotonic=lambda: self.now)
         monkeypatch.setattr(manager_module, "random", SimpleNamespace(randrange=lambda _: 0))
         self.open()
 
@@ -47,7 +46,7 @@ class Desk:
         self.manager = Manager(self.store, self.store.load(), self.now)
 
     def restart(self) -> None:
-        self.manager.store_reservations(self.now, after_s=0.0)
+        self.manager.reservations.store(self.now, after_s=0.0)
         self.settle()
         self.store.close()
         self.open()
@@ -66,18 +65,18 @@ class Desk:
 
     def push(self, jid: str, **fields) -> None:
         job = WireJob(jid=jid, jobtype="t", queue="q", args=msgspec.Raw(b"[]"), **fields)
-        assert self.manager.push([job], lambda: None, lambda _: None) == {}
+        assert self.manager.intake.push([job], lambda: None, lambda _: None) == {}
         self.settle()
 
     def take(self, owner: str | None = "us") -> str | None:
-        job = self.manager.take(self.manager.queues_of(["q"]), Taker(owner), self.now)
+        job = self.manager.handout.take(self.manager.queues.named(["q"]), Taker(owner), self.now)
         return job.jid if job else None
 
     def in_hand_after(self, seconds: float) -> list[str]:
         self.pass_time(seconds)
-        self.manager.store_reservations(self.now)
+        self.manager.reservations.store(self.now)
         self.manager.end_reservations(self.now)
-        return list(self.manager.working)
+        return list(self.manager.reservations.in_hand)
 
 
 @pytest.fixture
@@ -125,11 +124,11 @@ def test_a_clock_that_was_set_while_it_was_down_takes_no_job_from_a_process(desk
 @pytest.mark.parametrize("step_s", STEPS_S)
 def test_a_fetch_that_waits_ends_when_it_should(desk, step_s):
     taker = Taker()
-    desk.manager.wait(desk.manager.queues_of(["q"]), taker, desk.now)
+    desk.manager.handout.wait(desk.manager.queues.named(["q"]), taker, desk.now)
     desk.set_clock(step_s)
-    desk.manager.end_waits(desk.now + FETCH_BLOCKS_S - 0.01)
+    desk.manager.handout.end_waits(desk.now + FETCH_BLOCKS_S - 0.01)
     assert taker.given == []
-    desk.manager.end_waits(desk.now + FETCH_BLOCKS_S)
+    desk.manager.handout.end_waits(desk.now + FETCH_BLOCKS_S)
     assert taker.given == [None]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from manyhands.broker.batches import Push, SetRow
 from manyhands.broker.checking import check_all
+from manyhands.broker.choices import EVERY_JOB
 from manyhands.broker.directory import DATABASE
 from manyhands.broker.progress import Progress
 from manyhands.broker.recovery import recover
@@ -85,7 +86,7 @@ def test_a_walk_through_a_set_goes_past_damaged_pages(directory):
     store = opened(directory)
     found, after = 0, 0
     while rows := store.reader.find(
-        "scheduled", "1", (), after=after, limit=10, max_bytes=10**6
+        "scheduled", EVERY_JOB, after=after, limit=10, max_bytes=10**6
     ).rows:
         found, after = found + len(rows), rows[-1].id
     assert found == ROWS - destroyed

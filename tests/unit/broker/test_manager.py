@@ -6,8 +6,10 @@ import msgspec
 import pytest
 
 from manyhands.broker import queues as queues_module
+from manyhands.broker.handout import FETCH_BLOCKS_S
 from manyhands.broker.jobs import Failure, StoredJob, WireJob
-from manyhands.broker.manager import FETCH_BLOCKS_S, MAX_GIVEN_BACK, Manager
+from manyhands.broker.manager import Manager
+from manyhands.broker.reservations import MAX_GIVEN_BACK
 from manyhands.broker.retries import MAX_DELAY_S
 from tests.unit.broker.stores import open_store, settle
 
@@ -42,7 +44,7 @@ class Desk:
         self.manager = Manager(self.store, self.store.load(), NOW)
 
     def restart(self) -> None:
-        self.manager.store_reservations(NOW, after_s=0.0)
+        self.manager.reservations.store(NOW, after_s=0.0)
         self.settle()
         self.store.close()
         self.open()
@@ -62,16 +64,16 @@ class Desk:
             )
             for jid in jids
         ]
-        assert self.manager.push(jobs, lambda: None, lambda _: None) == {}
+        assert self.manager.intake.push(jobs, lambda: None, lambda _: None) == {}
 
     def take(self, taker: Taker | None = None) -> str | None:
-        queues = self.manager.queues_of(["q"])
-        job = self.manager.take(queues, taker or Taker(), NOW)
+        queues = self.manager.queues.named(["q"])
+        job = self.manager.handout.take(queues, taker or Taker(), NOW)
         return job.jid if job else None
 
     @property
     def size(self) -> int:
-        return self.manager.queues["q"].size
+        return self.manager.queues.by_name["q"].size
 
     @property
     def rows(self) -> int:
@@ -90,22 +92,24 @@ def test_a_job_goes_to_those_who_wait_and_nobody_gets_it_twice(desk):
     takers = [Taker(), Taker(), Taker()]
     takers[0].is_choked = True
     for taker in takers:
-        desk.manager.wait(desk.manager.queues_of(["other", "q"]), taker, NOW)
+        desk.manager.handout.wait(desk.manager.queues.named(["other", "q"]), taker, NOW)
     desk.push("job-0001")
     desk.settle()
     assert [taker.given for taker in takers] == [[], ["job-0001"], []]
-    desk.manager.end_waits(NOW + FETCH_BLOCKS_S - 0.01)
+    desk.manager.handout.end_waits(NOW + FETCH_BLOCKS_S - 0.01)
     assert takers[2].given == []
-    desk.manager.end_waits(NOW + FETCH_BLOCKS_S)
+    desk.manager.handout.end_waits(NOW + FETCH_BLOCKS_S)
     assert [taker.given for taker in takers] == [[None], ["job-0001"], [None]]
 
 
 def test_one_who_gave_up_waiting_is_given_nothing(desk):
     taker = Taker()
-    desk.manager.stop_waiting(desk.manager.wait(desk.manager.queues_of(["q"]), taker, NOW))
+    desk.manager.handout.stop_waiting(
+        desk.manager.handout.wait(desk.manager.queues.named(["q"]), taker, NOW)
+    )
     desk.push("job-0001")
     desk.settle()
-    desk.manager.end_waits(NOW + FETCH_BLOCKS_S)
+    desk.manager.handout.end_waits(NOW + FETCH_BLOCKS_S)
     assert (taker.given, desk.size) == ([], 1)
 
 
@@ -113,11 +117,11 @@ def test_those_who_wait_get_the_jobs_of_a_resumed_queue_and_of_one_who_went_away
     desk.push("job-0001", "job-0002")
     desk.settle()
     desk.take(Taker("them"))
-    queue = desk.manager.queues["q"]
+    queue = desk.manager.queues.by_name["q"]
     desk.manager.pause(queue, is_paused=True)
     takers = [Taker(), Taker()]
     for taker in takers:
-        desk.manager.wait([queue], taker, NOW)
+        desk.manager.handout.wait([queue], taker, NOW)
     desk.manager.give_back_of("them")
     assert [taker.given for taker in takers] == [[], []]
     desk.manager.pause(queue, is_paused=False)
@@ -129,7 +133,7 @@ def test_a_job_that_has_expired_is_dropped_when_its_turn_comes(desk):
     desk.push("job-0002", custom=b'{"expires_at":%d}' % (time.time() + 3600))
     desk.settle()
     assert desk.take() == "job-0002"
-    assert (desk.take(), desk.manager.expired_jobs) == (None, 1)
+    assert (desk.take(), desk.manager.handout.expired_jobs) == (None, 1)
     desk.settle()
     assert (desk.size, desk.rows) == (0, 1)
 
@@ -185,7 +189,7 @@ def test_a_job_that_went_out_again_is_in_hand_after_a_restart(desk):
     desk.take(Taker("us"))
     desk.restart()
     assert desk.take() is None
-    assert desk.manager.working["job-0001"].owner == "us"
+    assert desk.manager.reservations.in_hand["job-0001"].owner == "us"
     desk.manager.acknowledge(["job-0001"])
     desk.restart()
     assert (desk.size, desk.rows) == (0, 0)
@@ -208,7 +212,7 @@ def test_a_result_for_a_job_of_a_removed_queue_changes_nothing(desk):
     desk.settle()
     desk.take()
     desk.manager.give_back_of("us")
-    desk.manager.remove([desk.manager.queues["q"]])
+    desk.manager.remove([desk.manager.queues.by_name["q"]])
     desk.manager.acknowledge(["job-0001"])
     desk.push("job-0002")
     desk.restart()
@@ -220,12 +224,12 @@ def test_what_is_written_of_a_removed_job_is_not_taken_for_another(desk):
     desk.settle()
     desk.take()
     desk.manager.give_back_of("us")
-    desk.manager.remove([desk.manager.queues["q"]])
+    desk.manager.remove([desk.manager.queues.by_name["q"]])
     desk.restart()
     desk.push("job-0002")
     desk.restart()
     assert desk.take() == "job-0002"
-    assert desk.manager.working["job-0002"].given_back == 0
+    assert desk.manager.reservations.in_hand["job-0002"].given_back == 0
 
 
 def test_a_paused_queue_without_jobs_can_be_resumed_after_a_restart(desk):
@@ -233,10 +237,10 @@ def test_a_paused_queue_without_jobs_can_be_resumed_after_a_restart(desk):
     desk.settle()
     desk.take()
     desk.manager.acknowledge(["job-0001"])
-    desk.manager.pause(desk.manager.queues["q"], is_paused=True)
+    desk.manager.pause(desk.manager.queues.by_name["q"], is_paused=True)
     desk.restart()
-    assert [queue.name for queue in desk.manager.listed_queues()] == ["q"]
-    assert desk.manager.queues["q"].is_paused
+    assert [queue.name for queue in desk.manager.queues.listed()] == ["q"]
+    assert desk.manager.queues.by_name["q"].is_paused
 
 
 def test_a_push_that_is_repeated_after_a_restart_is_stored_once(desk):
@@ -258,7 +262,7 @@ def test_a_repeated_push_is_not_answered_for_one_that_the_full_disk_refused(desk
             args=msgspec.Raw(b"[]"),
             custom=msgspec.Raw(b'{"x":"%b"}' % (b"x" * 60_000)),
         )
-        desk.manager.push([job], lambda: said.append("stored"), said.append)
+        desk.manager.intake.push([job], lambda: said.append("stored"), said.append)
         desk.loop.run_soon()
     desk.settle()
     assert said == ["the disk is full"] * 2

@@ -19,13 +19,13 @@ from hypothesis.stateful import (
 )
 
 from manyhands.broker import manager as manager_module
-from manyhands.broker import sets as sets_module
 from manyhands.broker import store as store_module
 from manyhands.broker.batches import SET_NAMES
 from manyhands.broker.directory import DATABASE
 from manyhands.broker.jobs import Refused, StoredJob, WireJob, utc_text
 from manyhands.broker.manager import HOLD_AFTER_CRASH_S, Manager
 from manyhands.shared.jobs import DEFAULT_RESERVE_FOR_S
+from tests.unit.broker.clocks import set_clocks
 from tests.unit.broker.manager_model import Model, ModelJob, ModelRow
 from tests.unit.broker.stores import open_store, settle
 
@@ -57,9 +57,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     def start(self):
         self.patch = pytest.MonkeyPatch()
         self.now = START
-        clock = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now)
-        self.patch.setattr(manager_module, "time", clock)
-        self.patch.setattr(sets_module, "time", clock)
+        set_clocks(self.patch, wall=lambda: self.now, monotonic=lambda: self.now)
         self.patch.setattr(manager_module, "random", SimpleNamespace(randrange=lambda _: 0))
         self.patch.setattr(store_module, "BALLAST_BYTES", 4096)
         self.root = tempfile.TemporaryDirectory()
@@ -111,7 +109,7 @@ class LifeOfABroker(RuleBasedStateMachine):
             retry=retry,
             at=utc_text(at) if delay_s else None,
         )
-        assert self.manager.push([job], lambda: None, lambda _: None) == {}
+        assert self.manager.intake.push([job], lambda: None, lambda _: None) == {}
         if jid in self.model.everywhere():
             return
         if delay_s:
@@ -126,10 +124,10 @@ class LifeOfABroker(RuleBasedStateMachine):
         count=st.integers(1, 4),
     )
     def jobs_are_fetched(self, names, owner, wid, count):
-        queues = self.manager.queues_of(names)
+        queues = self.manager.queues.named(names)
         for _ in range(count):
             now = self.tick()
-            job = self.manager.take(queues, FakeClient(owner, wid), now)
+            job = self.manager.handout.take(queues, FakeClient(owner, wid), now)
             assert (job.jid if job else None) == self.model.take(names, owner, wid, now)
 
     # Results
@@ -180,9 +178,9 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule(passed_s=st.sampled_from([0.5, 2.0, 30.0, DEFAULT_RESERVE_FOR_S]))
     def time_passes(self, passed_s):
         self.now += passed_s
-        self.manager.end_hold(self.now)
+        self.manager.handout.end_hold(self.now)
         self.model.end_hold(self.now)
-        self.manager.store_reservations(self.now)
+        self.manager.reservations.store(self.now)
         self.model.store_reservations(self.now)
         self.manager.end_reservations(self.now)
         self.model.end_reservations(self.now)
@@ -195,12 +193,12 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(QUEUES), is_paused=st.booleans())
     def a_queue_is_paused_or_resumed(self, name, is_paused):
-        self.manager.pause(self.manager.queues_of([name])[0], is_paused=is_paused)
+        self.manager.pause(self.manager.queues.named([name])[0], is_paused=is_paused)
         (self.model.paused.add if is_paused else self.model.paused.discard)(name)
 
     @rule(name=st.sampled_from(QUEUES))
     def a_queue_is_removed(self, name):
-        self.manager.remove([self.manager.queues_of([name])[0]])
+        self.manager.remove([self.manager.queues.named([name])[0]])
         self.model.remove(name)
 
     @rule()
@@ -239,7 +237,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule()
     def it_restarts(self):
-        self.manager.store_reservations(self.now, after_s=0.0)
+        self.manager.reservations.store(self.now, after_s=0.0)
         self.model.store_reservations(self.now, after_s=0.0)
         self.all_is_committed()
         self.store.close()
@@ -266,7 +264,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     @rule()
     def the_hold_after_a_crash_ends(self):
         self.now += HOLD_AFTER_CRASH_S
-        self.manager.end_hold(self.now)
+        self.manager.handout.end_hold(self.now)
         self.model.end_hold(self.now)
 
     # What always holds
@@ -275,9 +273,9 @@ class LifeOfABroker(RuleBasedStateMachine):
     def it_is_as_it_should_be(self):
         manager, model = self.manager, self.model
         for name in QUEUES:
-            size = manager.queues[name].size if name in manager.queues else 0
+            size = manager.queues.by_name[name].size if name in manager.queues.by_name else 0
             assert size == len(model.queues.get(name, [])), name
-        assert list(manager.working) == list(model.working)
+        assert list(manager.reservations.in_hand) == list(model.working)
         sizes = {kind: len(rows) for kind, rows in model.sets.items()}
         assert manager.store.counters == sizes | {
             "processed": model.processed,

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from manyhands.broker import manager as manager_module
-from manyhands.broker import server as server_module
+from manyhands.broker import answers as answers_module
+from manyhands.broker import handout as handout_module
 from manyhands.broker import store as store_module
-from manyhands.broker.manager import FETCH_BLOCKS_S
+from manyhands.broker import turns as turns_module
+from manyhands.broker.handout import FETCH_BLOCKS_S
 from manyhands.broker.server import MAX_HELLO_BYTES
 from manyhands.shared.faktory.handshake import password_hash
 from tests.unit.broker.connections import MAX_LINE, Broker, Client
@@ -218,7 +219,7 @@ async def test_one_who_does_not_read_is_not_served_and_gets_everything_later(bro
     client.send(push("job-0001") + b"NONSENSE\r\nFETCH default\r\n" + ack("job-0001"))
     await broker.committed()
     assert client.read() == b""
-    assert broker.manager.queues == {}
+    assert broker.manager.queues.by_name == {}
     client.connection.resume_writing()
     assert not client.transport.is_paused
     await broker.answered(client)
@@ -239,7 +240,7 @@ async def test_a_job_passes_by_one_who_does_not_read_until_he_reads(broker):
 
 
 async def test_one_who_asks_without_end_is_not_read_until_he_is_answered(broker, monkeypatch):
-    monkeypatch.setattr(server_module, "MAX_UNANSWERED", 3)
+    monkeypatch.setattr(turns_module, "MAX_UNANSWERED", 3)
     client = broker.connect()
     client.send(b"FETCH default\r\n" * 10)
     assert client.transport.is_paused
@@ -279,7 +280,7 @@ async def test_one_who_pushes_faster_than_is_stored_is_not_read_until_it_is(brok
     await broker.answered(client)
     assert client.read() == OK * 5
     assert not client.transport.is_paused
-    assert broker.manager.queues["default"].size == 5
+    assert broker.manager.queues.by_name["default"].size == 5
 
 
 # Quiet, and the end
@@ -296,7 +297,7 @@ async def test_a_worker_that_says_quiet_has_its_fetches_answered_at_once(broker)
     assert client.read() == b""
     broker.pass_time(FETCH_BLOCKS_S)
     assert client.read() == NOTHING
-    assert broker.manager.working == {}
+    assert broker.manager.reservations.in_hand == {}
 
 
 async def test_after_end_nothing_more_is_run(broker):
@@ -305,8 +306,8 @@ async def test_after_end_nothing_more_is_run(broker):
     client.send(push("job-0003"))
     await broker.committed()
     assert client.is_closed
-    assert broker.manager.queues["default"].size == 1
-    assert broker.manager.working == {}
+    assert broker.manager.queues.by_name["default"].size == 1
+    assert broker.manager.reservations.in_hand == {}
 
 
 async def test_a_fetch_of_a_broken_connection_takes_no_job(broker):
@@ -314,8 +315,8 @@ async def test_a_fetch_of_a_broken_connection_takes_no_job(broker):
     client.send(b"FETCH default\r\nFETCH default\r\n" + push("job-0001", "other"))
     client.transport.abort()
     await pushed(broker, push("job-0002"))
-    assert broker.manager.working == {}
-    assert broker.manager.queues["default"].size == 1
+    assert broker.manager.reservations.in_hand == {}
+    assert broker.manager.queues.by_name["default"].size == 1
     assert broker.clients.workers == {}
 
 
@@ -327,7 +328,7 @@ async def test_what_a_broken_connection_did_not_get_is_given_to_another(broker):
     await broker.committed()
     assert lost.is_closed
     assert jids(other.read()) == ["job-0001", "job-0003"]
-    assert set(broker.manager.working) == {"job-0001", "job-0002", "job-0003"}
+    assert set(broker.manager.reservations.in_hand) == {"job-0001", "job-0002", "job-0003"}
 
 
 async def test_a_client_that_reads_nothing_and_goes_away_leaves_no_trace(broker):
@@ -344,9 +345,9 @@ async def test_who_sends_thousands_of_lines_does_not_keep_others_from_their_turn
     broker, monkeypatch
 ):
     many, one = broker.connect(), broker.connect()
-    moments = itertools.count(broker.now, server_module.TURN_S / 5)
+    moments = itertools.count(broker.now, turns_module.TURN_S / 5)
     clock = SimpleNamespace(time=lambda: broker.now, monotonic=lambda: next(moments))
-    monkeypatch.setattr(server_module, "time", clock)
+    monkeypatch.setattr(turns_module, "time", clock)
     many.send(b"NONSENSE\r\n" * 1000)
     assert many.transport.is_paused
     assert many.transport.written.count(b"\r\n") < 20
@@ -391,7 +392,7 @@ async def test_a_large_job_goes_out_again_although_it_was_not_kept(broker):
     await pushed(broker, push("job-0001", custom={"x": "x" * 5000}))
     lost.send(b"FETCH default\r\n")
     first = lost.read()
-    assert broker.manager.working["job-0001"].payload == b""
+    assert broker.manager.reservations.in_hand["job-0001"].payload == b""
     other.send(b'HELD {"wid":"w1","jids":[]}\r\n')
     await broker.committed()
     assert broker.store.memory.heads < 5000
@@ -405,27 +406,27 @@ async def test_a_large_job_goes_out_again_although_it_was_not_kept(broker):
 
 
 async def test_jobs_behind_an_answer_that_waits_are_not_taken_without_end(broker, monkeypatch):
-    monkeypatch.setattr(server_module, "WRITE_BUFFER_BYTES", 10_000)
+    monkeypatch.setattr(answers_module, "WRITE_BUFFER_BYTES", 10_000)
     for number in range(10):
         await pushed(broker, push(f"job-000{number}", custom={"x": "x" * 5000}))
     client = broker.connect()
     client.send(push("job-of-another", "another") + b"FETCH default\r\n" * 10)
-    assert len(broker.manager.working) < 4
+    assert len(broker.manager.reservations.in_hand) < 4
     await broker.answered(client)
     assert len(jids(client.read())) == 10
 
 
 async def test_a_large_job_waits_until_there_is_room_for_it(broker, monkeypatch):
-    monkeypatch.setattr(manager_module, "LARGE_BYTES", 1000)
+    monkeypatch.setattr(handout_module, "LARGE_BYTES", 1000)
     client = broker.connect()
     await pushed(broker, push("job-0001", custom={"x": "x" * 60_000}), push("job-0002"))
     memory = broker.store.memory
     memory.connections += memory.limit
     client.send(b"FETCH default\r\n")
     assert client.read() == b""
-    assert broker.manager.queues["default"].size == 2
+    assert broker.manager.queues.by_name["default"].size == 2
     memory.connections -= memory.limit
-    broker.manager.look_for_room()
+    broker.manager.handout.look_for_room()
     assert jids(client.read()) == ["job-0001"]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from manyhands.broker import batches
 from manyhands.broker.batches import Push, SetRow
+from manyhands.broker.choices import EVERY_JOB, due_by
 from manyhands.broker.directory import DATABASE
 from manyhands.broker.memory import Memory
 from manyhands.broker.reading import Reservation, Snapshot
@@ -204,12 +205,14 @@ def test_a_set_is_walked_through_by_time_or_by_id(opened):
         store.batch.set_rows.append(a_set_row("scheduled", at, jid))
     settle(store, loop)
     by_time = [row.jid for row in store.reader.read_set("scheduled", limit=9)]
-    first = store.reader.find("scheduled", "1", (), after=0, limit=3, max_bytes=999).rows
-    rest = store.reader.find("scheduled", "1", (), after=first[-1].id, limit=3, max_bytes=999).rows
+    first = store.reader.find("scheduled", EVERY_JOB, after=0, limit=3, max_bytes=999).rows
+    rest = store.reader.find(
+        "scheduled", EVERY_JOB, after=first[-1].id, limit=3, max_bytes=999
+    ).rows
     assert by_time == ["b", "d", "c", "a"]
     assert [[row.jid for row in rows] for rows in (first, rest)] == [["a", "b", "c"], ["d"]]
     assert store.reader.last_set_id() == rest[-1].id
-    assert [r.jid for r in store.reader.read_set("scheduled", "at <= ?", (1.5,), limit=1)] == ["b"]
+    assert [r.jid for r in store.reader.read_set("scheduled", due_by(1.5), limit=1)] == ["b"]
 
 
 async def test_a_real_loop_is_told_of_each_commit(tmp_path):

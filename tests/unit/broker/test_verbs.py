@@ -5,8 +5,8 @@ import sqlite3
 
 import pytest
 
-from manyhands.broker import manager as manager_module
 from manyhands.broker import mutations
+from manyhands.broker import registry as registry_module
 from manyhands.broker import verbs as verbs_module
 from manyhands.broker.batches import SET_NAMES
 from manyhands.broker.reading import Reader
@@ -103,7 +103,7 @@ async def test_of_many_jobs_those_that_are_refused_are_named(broker):
         "23456789": "jobs must have an args parameter",
         "": "jobs must have a reasonable jid parameter",
     }
-    assert broker.manager.queues["default"].size == 1
+    assert broker.manager.queues.by_name["default"].size == 1
 
 
 async def test_a_full_disk_is_said_to_those_who_push(broker):
@@ -117,7 +117,7 @@ async def test_a_full_disk_is_said_to_those_who_push(broker):
     broker.store._writer.execute("PRAGMA max_page_count = 100000")
     broker.store.look_after_space()
     assert await call(broker, push("job-0001", **large)) == OK
-    assert broker.manager.queues["default"].size == 1
+    assert broker.manager.queues.by_name["default"].size == 1
 
 
 # Sets
@@ -190,7 +190,7 @@ async def test_the_latency_of_a_queue_is_the_age_of_its_oldest_job(broker):
 async def test_an_asterisk_means_all_queues_that_were_pushed_to(broker):
     await call(broker, push("job-0001", queue="a"), push("job-0002", queue="b"))
     await call(broker, b"FETCH other", b"QUEUE PAUSE *")
-    paused = {queue.name: queue.is_paused for queue in broker.manager.queues.values()}
+    paused = {queue.name: queue.is_paused for queue in broker.manager.queues.by_name.values()}
     assert paused == {"a": True, "b": True, "other": False}
     assert await call(broker, b"FETCH a b") == b"$-1\r\n"
 
@@ -198,7 +198,7 @@ async def test_an_asterisk_means_all_queues_that_were_pushed_to(broker):
 async def test_a_queue_that_a_fetch_named_and_nobody_uses_is_forgotten(broker):
     await call(broker, push("job-0001", queue="a"), b"FETCH b")
     broker.manager.forget_unused_queues()
-    assert list(broker.manager.queues) == ["a"]
+    assert list(broker.manager.queues.by_name) == ["a"]
     client = broker.connect()
     client.send(b"FETCH b\r\n")
     broker.manager.forget_unused_queues()
@@ -222,7 +222,7 @@ async def test_what_is_removed_together_leaves_what_is_between_and_what_is_in_ha
 
 
 async def test_empty_queues_are_forgotten_when_there_are_many(broker, monkeypatch):
-    monkeypatch.setattr(manager_module, "KEPT_EMPTY_QUEUES", 3)
+    monkeypatch.setattr(registry_module, "KEPT_EMPTY_QUEUES", 3)
     for number in range(6):
         await call(broker, push(f"job-000{number}", queue=f"q{number}"))
     for number in (0, 1, 2, 3):
@@ -234,7 +234,7 @@ async def test_empty_queues_are_forgotten_when_there_are_many(broker, monkeypatc
     waiting.send(b"FETCH q3\r\n")
     broker.manager.forget_unused_queues()
     await broker.committed()
-    assert list(broker.manager.queues) == ["q0", "q3", "q4", "q5"]
+    assert list(broker.manager.queues.by_name) == ["q0", "q3", "q4", "q5"]
     stored = broker.store._writer.execute("SELECT name FROM queues ORDER BY id").fetchall()
     assert [name for (name,) in stored] == ["q0", "q3", "q4", "q5"]
     await call(broker, push("job-0007", queue="q1"))
@@ -245,7 +245,7 @@ async def test_a_fetch_behind_another_gets_the_job_of_a_queue_that_was_forgotten
     client = broker.connect()
     client.send(b"FETCH a\r\nFETCH b\r\n")
     broker.manager.forget_unused_queues()
-    assert list(broker.manager.queues) == ["a"]
+    assert list(broker.manager.queues.by_name) == ["a"]
     await call(broker, push("job-of-b", queue="b"), push("job-of-a", queue="a"))
     answer = client.read()
     assert b"job-of-a" in answer and b"job-of-b" in answer
