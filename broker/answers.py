@@ -57,12 +57,13 @@ class Answers:
         self.waiting: deque[Answer] = deque()
         self.unsent_bytes = 0
         self.is_choked = False
+        # No later command of the connection is run before this one is ready.
+        self.awaited: Answer | None = None
         self.flush = teller.flush
         self._count = teller.count
         self._transport = transport
         self._ready: list[bytes] = []
         self._written_bytes = 0
-        self._awaited: Answer | None = None
 
     def reply(self, data: bytes) -> None:
         if self.waiting:
@@ -76,14 +77,6 @@ class Answers:
         answer = Answer(data, self)
         self.waiting.append(answer)
         return answer
-
-    def wait_for(self, answer: Answer) -> None:
-        """Run no later command of this connection before that answer is ready."""
-        self._awaited = answer
-
-    @property
-    def is_awaited(self) -> bool:
-        return self._awaited is not None and not self._awaited.is_ready
 
     @property
     def is_full(self) -> bool:

@@ -58,7 +58,8 @@ class Push:
 
     def __post_init__(self) -> None:
         self.size_bytes = sum([len(payload) for _, payload in self.rows])
-        self.size_bytes += sum([len(row.payload) for row in self.set_rows])
+        if self.set_rows:
+            self.size_bytes += sum([len(row.payload) for row in self.set_rows])
 
 
 @dataclass(slots=True)
@@ -84,18 +85,22 @@ class Batch:
 
     @property
     def is_empty(self) -> bool:
-        return self == Batch()
+        return self == _EMPTY
 
     def tally(self) -> Tally:
         """What its commit adds."""
-        pushed = sum(len(push.rows) + len(push.set_rows) for push in self.pushes)
+        pushed = sum([len(push.rows) + len(push.set_rows) for push in self.pushes])
         return Tally(1, pushed, len(self.settled))
 
     def count(self, name: str, change: int) -> None:
         self.counters[name] = self.counters.get(name, 0) + change
 
 
-def commit(writer: sqlite3.Connection, batch: Batch) -> None:
+_EMPTY = Batch()
+
+
+def commit(writer: sqlite3.Connection, batch: Batch) -> Tally:
+    """Returns what it adds to the tally."""
     write = writer.execute
     write("BEGIN IMMEDIATE")
     for sql, parameters in batch.statements:
@@ -132,8 +137,9 @@ def commit(writer: sqlite3.Connection, batch: Batch) -> None:
     if batch.removed_set_ids:
         ids = orjson.dumps(batch.removed_set_ids).decode()
         write(_NOTE.format(is_set=1) if batch.is_noted_only else _DELETE_SET_ROWS, (ids,))
-    scheduled = sum(len(push.set_rows) for push in batch.pushes)
-    changes = [*batch.counters.items(), *zip(TALLY_NAMES, batch.tally(), strict=True)]
+    scheduled = sum([len(push.set_rows) for push in batch.pushes])
+    tally = batch.tally()
+    changes = [*batch.counters.items(), *zip(TALLY_NAMES, tally, strict=True)]
     if scheduled:
         changes.append(("scheduled", scheduled))
     writer.executemany(
@@ -142,6 +148,7 @@ def commit(writer: sqlite3.Connection, batch: Batch) -> None:
         changes,
     )
     write("COMMIT")
+    return tally
 
 
 def _insert_jobs(writer: sqlite3.Connection, rows: list[tuple[int, bytes]]) -> None:

@@ -8,7 +8,7 @@ from manyhands.broker.answers import Answer, Answers
 from manyhands.broker.clients import Worker
 from manyhands.broker.handout import FETCH_BLOCKS_S, Handout
 from manyhands.broker.holders import COUNTED_BYTES
-from manyhands.broker.jobs import StoredJob
+from manyhands.broker.jobs import KEPT_IN_HAND_BYTES, StoredJob
 from manyhands.broker.memory import PLACE_BYTES
 from manyhands.broker.queues import Queue, Waiter
 from manyhands.broker.registry import Queues
@@ -49,8 +49,10 @@ class Fetches:
                 if job is None:
                     self._queue_up(queues, now)
                     return done
-                answers.reply(bulk(job.payload))
-                job.let_go()
+                payload = job.payload
+                answers.reply(bulk(payload))
+                if len(payload) > KEPT_IN_HAND_BYTES:
+                    job.let_go()
                 if answers.is_full:
                     return done
             return count

@@ -19,7 +19,6 @@ from manyhands.shared.jobs import (
     MAX_RESERVE_FOR_S,
     MIN_JID_LENGTH,
     QUEUE_NAME,
-    rfc3339,
 )
 
 MAX_QUEUE_NAME = 256
@@ -159,7 +158,8 @@ def from_row(key: int, payload: bytes) -> StoredJob:
 
 
 def utc_text(moment: float) -> str:
-    return rfc3339(datetime.fromtimestamp(moment, UTC))
+    # As `rfc3339`, in half the time, because the zone is known: each push needs it.
+    return datetime.fromtimestamp(moment, UTC).isoformat().removesuffix("+00:00") + "Z"
 
 
 def read_one(data: bytes) -> list[WireJob]:
@@ -171,9 +171,10 @@ def read_one(data: bytes) -> list[WireJob]:
 
 def read_many(data: bytes) -> list[WireJob]:
     """What PUSHB has: all of its jobs, or none."""
-    jobs = [job or WireJob() for job in _decode_many(data) or ()]
-    for job in jobs:
-        _check_raw(job)
+    jobs: list[WireJob] = []
+    for job in _decode_many(data) or ():
+        jobs.append(job or WireJob())
+        _check_raw(jobs[-1])
     return jobs
 
 

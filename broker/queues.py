@@ -102,7 +102,7 @@ class Queue:
         self.last_key = jobs[-1].key
         if is_all_loaded and self._head_bytes < self._head_limit():
             size = sum([len(job.payload) for job in jobs])
-            if size > max(HEAD_BYTES, self._memory.head_room):
+            if size > HEAD_BYTES and size > self._memory.head_room:
                 return
             self.head.extend(jobs)
             self._loaded_to = self.last_key

@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
             return
         if self._is_ending and not answers.waiting:
             self._transport.close()
-        else:
+        elif not self._reading.is_on:
             self._turns.go_on()
         if was_full:
             self.fetches.read_again()

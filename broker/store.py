@@ -236,24 +236,22 @@ class Store:
     def _write(self) -> None:
         while (batch := self._work.get()) is not None:
             try:
-                self._write_until_done(batch)
+                self._tally += self._write_until_done(batch)
             except Exception as error:
                 self.failure = error
                 self._loop.call_soon_threadsafe(self.on_broken, error)
                 return
-            self._tally += batch.tally()
             self._tally_file.write(self._tally)
             self._loop.call_soon_threadsafe(self._written, batch)
             if batch.is_vacuum_due and not self.damage.is_there:
                 self._vacuum()
 
-    def _write_until_done(self, batch: Batch) -> None:
+    def _write_until_done(self, batch: Batch) -> Tally:
         """A full disk refuses the pushes; the rest stays until there is room, for an
         acknowledgement that is answered must not be forgotten."""
         while True:
             try:
-                commit(self._writer, batch)
-                return
+                return commit(self._writer, batch)
             except sqlite3.DatabaseError as error:
                 if self._writer.in_transaction:
                     self._writer.rollback()

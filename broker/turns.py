@@ -77,8 +77,14 @@ class Turns:
             is_held_up = self._is_held_up()
         if acks:
             self._verbs.acknowledge(self._caller, acks)
+            is_held_up = self._is_held_up()
         self._is_working = False
-        self._leave_off()
+        # Nothing more can be run for now.
+        if is_held_up is self._reading.is_on:
+            self._reading.switch(not is_held_up)
+        self._answers.flush()
+        if lines and not self._answers.waiting and self._store.is_backed_up:
+            self._wait_for_store()
 
     def _run_fetches(self, line: bytes) -> None:
         lines = self._lines.waiting
@@ -89,16 +95,9 @@ class Turns:
         done = self._verbs.run_fetches(self._caller, line.removesuffix(b"\r"), count)
         lines.extendleft([line] * (count - done))
 
-    def _leave_off(self) -> None:
-        """Nothing more can be run for now."""
-        self._reading.switch(not self._is_held_up())
-        self._answers.flush()
-        if self._lines.waiting and not self._answers.waiting and self._store.is_backed_up:
-            self._wait_for_store()
-
     def go_on(self) -> None:
         """An answer was sent: if that was what the lines waited for, run them."""
-        if not self._reading.is_on and not self._is_working and not self._is_held_up():
+        if not self._is_working and not self._is_held_up():
             self.run()
 
     def _take_turn(self) -> None:
@@ -113,7 +112,7 @@ class Turns:
         answers = self._answers
         if answers.is_full or self._is_resting or len(answers.waiting) > MAX_UNANSWERED:
             return True
-        if answers.is_awaited:
+        if answers.awaited is not None and not answers.awaited.is_ready:
             return True
         if not self._store.is_backed_up:
             return False

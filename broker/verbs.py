@@ -320,7 +320,7 @@ class Verbs:
     def _flush(self, caller: Caller, rest: bytes) -> None:
         del rest
         self.manager.flush()
-        caller.answers.wait_for(self._ok_when_stored(caller))
+        caller.answers.awaited = self._ok_when_stored(caller)
 
     # QUEUE
 
@@ -346,7 +346,7 @@ class Verbs:
             for queue in queues.values():
                 if queue.is_listed and queue.is_paused != is_paused:
                     manager.pause(queue, is_paused=is_paused)
-        caller.answers.wait_for(self._ok_when_stored(caller))
+        caller.answers.awaited = self._ok_when_stored(caller)
 
     def _latencies(self, names: list[str]) -> dict[str, float]:
         if names == ["*"]:
@@ -375,11 +375,11 @@ class Verbs:
             raise Refused("invalid target for mutation command")
         if mutation.cmd == "clear" or (mutation.cmd == "discard" and mutation.filter is None):
             self.manager.sets.clear(mutation.target)
-            caller.answers.wait_for(self._ok_when_stored(caller))
+            caller.answers.awaited = self._ok_when_stored(caller)
             return
         check_pattern(mutation)
         answer = caller.answers.reply_later()
-        caller.answers.wait_for(answer)
+        caller.answers.awaited = answer
         task = asyncio.get_running_loop().create_task(mutate(self.manager, mutation))
         self._mutations.add(task)
         task.add_done_callback(self._mutations.discard)
