@@ -60,6 +60,7 @@ class Answers:
         # No later command of the connection is run before this one is ready.
         self.awaited: Answer | None = None
         self.flush = teller.flush
+        self.is_closing = transport.is_closing
         self._count = teller.count
         self._transport = transport
         self._ready: list[bytes] = []
@@ -83,10 +84,6 @@ class Answers:
         """There are enough answers that it has not read, or that are not ready to be read."""
         return self.is_choked or self.unsent_bytes > WRITE_BUFFER_BYTES
 
-    @property
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
     def held_bytes(self) -> int:
         self._written_bytes = 0
         return self.unsent_bytes + ANSWER_BYTES * len(self.waiting) + self.unread_bytes()
@@ -103,7 +100,7 @@ class Answers:
             ready.append(data)
         if not ready:
             return
-        if not self._transport.is_closing():
+        if not self.is_closing():
             data = b"".join(ready)
             self._transport.write(data)
             self._written_bytes += len(data)

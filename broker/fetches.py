@@ -39,8 +39,8 @@ class Fetches:
         self.owner, self.wid, self._worker = owner, worker.wid if worker else "", worker
 
     def fetch(self, queues: Sequence[Queue], count: int) -> int:
-        """So many times the same. Returns how many of them were asked for: not all if the client
-        has enough unread then, or one has to wait."""
+        """So many times the same. Returns how many were done: not all if one of them has to wait,
+        if the client has enough unread then, or if it was closed because of that."""
         now = time.monotonic()
         answers, take = self._answers, self._handout.take
         if not self._waiting and not self._is_quiet():
@@ -53,7 +53,7 @@ class Fetches:
                 answers.reply(bulk(payload))
                 if len(payload) > KEPT_IN_HAND_BYTES:
                     job.let_go()
-                if answers.is_full:
+                if answers.is_full or answers.is_closing():
                     return done
             return count
         self._queue_up(queues, now)
@@ -78,7 +78,7 @@ class Fetches:
     # For those who hand out jobs
 
     def can_take(self) -> bool:
-        return not self._answers.is_full and not self._answers.is_closing
+        return not self._answers.is_full and not self._answers.is_closing()
 
     def deliver(self, job: StoredJob | None) -> None:
         """The FETCH in front has its answer; see what those behind it get."""
@@ -88,7 +88,7 @@ class Fetches:
         while self._waiting:
             _, queues, read_at = self._waiting[0]
             queues = self._queues.renewed(queues)
-            can_take = not self._answers.is_full and not self._is_quiet()
+            can_take = self.can_take() and not self._is_quiet()
             job = self._handout.take(queues, self, now) if can_take else None
             if job is None and now - read_at < FETCH_BLOCKS_S:
                 self._wait(queues, now)

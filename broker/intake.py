@@ -77,11 +77,12 @@ class Intake:
         arrivals = Arrivals()
         set_rows: list[SetRow] = []
         repeated: list[str] = []
+        known, in_hand = self._known, self._reservations.in_hand
         for job in jobs:
             try:
                 at = check_pushed(job, now_text)
                 assert job.jid and job.queue and job.jobtype
-                if self._is_known(job.jid):
+                if job.jid in known or job.jid in in_hand:
                     repeated.append(job.jid)
                     continue
                 if at > now:
@@ -90,10 +91,11 @@ class Intake:
                 else:
                     job.enqueued_at = now_text
                     self._arrive(arrivals, job.jid, job)
-                self._known.add(job.jid)
+                known.add(job.jid)
             except Refused as error:
                 reasons[job.jid or ""] = str(error)
         self._store.counters["scheduled"] += len(set_rows)
+        self._arriving.add(arrivals)
 
         def make_visible() -> None:
             self._make_visible(arrivals)
@@ -125,6 +127,7 @@ class Intake:
             jid = wire.jid or row.jid
             self._known.add(jid)
             self._arrive(arrivals, jid, wire)
+        self._arriving.add(arrivals)
         batch = self._store.batch
         batch.rows.extend(arrivals.rows)
         self._store.hold(sum(len(payload) for _, payload in arrivals.rows))
@@ -145,9 +148,10 @@ class Intake:
 
     def _arrive(self, arrivals: Arrivals, jid: str, wire: WireJob) -> None:
         assert wire.queue
-        queue = self._queues.pushed_to(wire.queue)
+        queue = self._queues.by_name.get(wire.queue)
+        if queue is None or not queue.is_listed:
+            queue = self._queues.pushed_to(wire.queue)
         arrivals.add(queue, StoredJob(queue.new_key(), jid, wire.reserve_for or 0, encode(wire)))
-        self._arriving.add(arrivals)
 
     def _make_visible(self, arrivals: Arrivals) -> None:
         """They are stored: hand them out, unless their queue was cleared in the meantime."""

@@ -56,7 +56,7 @@ def put_off_set(kind: str, by_s: float) -> list[Statement]:
 
 
 def clear_everything() -> list[Statement]:
-    """But for the names of queues, and what tells how this file was left."""
+    """But for the names of queues, and how this file was left."""
     return [
         *((f"DELETE FROM {table}", ()) for table in ("jobs", "reservations", "sets", "gone")),
         (f"DELETE FROM counters WHERE name NOT IN ({_KEPT_COUNTERS})", ()),

@@ -92,8 +92,13 @@ class Turns:
         while lines and lines[0] == line and count < FETCHES_AT_ONCE:
             lines.popleft()
             count += 1
-        done = self._verbs.run_fetches(self._caller, line.removesuffix(b"\r"), count)
-        lines.extendleft([line] * (count - done))
+        command = line.removesuffix(b"\r")
+        done = self._verbs.run_fetches(self._caller, command, count)
+        if not done:
+            self._run_line(command)
+            done = 1
+        if not self._answers.is_closing():
+            lines.extendleft([line] * (count - done))
 
     def go_on(self) -> None:
         """An answer was sent: if that was what the lines waited for, run them."""
@@ -122,7 +127,7 @@ class Turns:
 
     def _wait_for_store(self) -> None:
         """No answer will say when it can go on."""
-        if not self._is_waiting_for_store and not self._answers.is_closing:
+        if not self._is_waiting_for_store and not self._answers.is_closing():
             self._is_waiting_for_store = True
             self._store.batch.when_stored.append(self._store_has_room)
 

@@ -170,11 +170,11 @@ class Verbs:
         answer.fill(answer_to(reasons))
 
     def run_fetches(self, caller: Caller, line: bytes, count: int) -> int:
-        """So many times the same FETCH. Returns how many of them were run."""
+        """So many times the same FETCH. Returns how many of them were run: none if it is not known
+        yet what they mean."""
         queues = self._remembered(line[len(b"FETCH ") :])
         if queues is None:
-            self.run(caller, line)
-            return 1
+            return 0
         done = caller.fetches.fetch(queues, count)
         self.commands += done
         return done

@@ -445,3 +445,31 @@ async def test_a_large_push_waits_for_the_store_and_a_small_one_does_not(broker,
     assert [client.read() for client in (first, large, small)] == [OK] * 3
     assert not large.transport.is_paused
     assert broker.store.memory.unwritten == 0
+
+
+async def test_who_is_closed_amid_his_fetches_gets_no_further_job(broker):
+    client = broker.connect()
+    for number in range(5):
+        await pushed(broker, push(f"job-{number:04}", args=["x" * 10_000]))
+    client.send(b"FETCH other default\r\n")
+    client.read()
+    broker.store.memory.limit = 100_000
+    client.transport.unread = 200_000
+    client.send(b"FETCH other default\r\n" * 4)
+    assert client.is_closed
+    assert list(broker.manager.reservations.in_hand) == ["job-0000", "job-0001"]
+    assert broker.manager.queues.by_name["default"].size == 3
+
+
+async def test_equal_fetches_in_a_row_are_answered_as_if_they_came_one_by_one(broker):
+    client = broker.connect()
+    for number in range(3):
+        await pushed(broker, push(f"job-{number:04}"))
+    client.send(b"FETCH default\r\n" * 5 + b"FETCH bad/name\r\n" * 2 + b"NONSENSE\r\n")
+    assert jids(client.read()) == ["job-0000", "job-0001", "job-0002"]
+    broker.pass_time(FETCH_BLOCKS_S)
+    answers = client.read()
+    assert answers.startswith(2 * NOTHING + b"-ERR cannot get")
+    assert answers.count(b"-ERR cannot get") == 2
+    assert answers.endswith(b"-ERR unknown command NONSENSE\r\n")
+    assert broker.verbs.commands == 3 + 5 + 2
