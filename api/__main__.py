@@ -15,7 +15,7 @@ from manyhands.shared.errors import ConnectFailed, ManyhandsError
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
 from manyhands.shared.http.limits import API_CONNECTIONS
-from manyhands.shared.http.protocol import HttpProtocol
+from manyhands.shared.http.serving import SERVER_OPTIONS
 from manyhands.shared.logs import configure_logs, get_logger
 from manyhands.shared.private_files import keep_files_private
 from manyhands.shared.settings import FaktorySettings, Settings, host_and_port
@@ -93,15 +93,10 @@ def _serve(settings: Settings) -> None:
             port=port,
             workers=settings.api.processes,
             loop="uvloop",
-            http=HttpProtocol,
-            ws="none",
             lifespan="on",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
             limit_concurrency=API_CONNECTIONS,
             timeout_graceful_shutdown=DRAIN_S,
+            **SERVER_OPTIONS,
         )
 
 

@@ -92,9 +92,13 @@ def _starting(crawl: Crawl, situation: Situation) -> str:
         return NO_WORKER
     if not crawl.has_all_seeds:
         return f"the seed file is being read: {crawl.seed_file_lines} lines so far"
-    if situation.seeds_waiting:
-        return f"seeds are being taken: {situation.seeds_waiting} batches wait"
-    return "it is about to start"
+    return _taking_seeds(situation) or "it is about to start"
+
+
+def _taking_seeds(situation: Situation) -> str:
+    """Empty when none wait."""
+    waiting = situation.seeds_waiting
+    return f"seeds are being taken: {waiting} batches wait" if waiting else ""
 
 
 def _paused(situation: Situation) -> str:
@@ -159,9 +163,7 @@ def _nothing_queued(situation: Situation) -> str:
         return f"waiting for parse: {counters['parsing']} pages"
     if counters["outgoing"]:
         return f"links on their way between shards: {counters['outgoing']} batches"
-    if situation.seeds_waiting:
-        return f"seeds are being taken: {situation.seeds_waiting} batches wait"
-    return "nothing is left: it is about to end"
+    return _taking_seeds(situation) or "nothing is left: it is about to end"
 
 
 def _by_figures(figures: OwnerFigures) -> str:

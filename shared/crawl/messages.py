@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from manyhands.shared.grouping import grouped
 from manyhands.shared.jobs import Job, check_queue_name
 from manyhands.shared.urls import shard_number
 
@@ -127,16 +128,7 @@ def crawl_queues(shards: int) -> list[str]:
 
 def in_jobs(pages: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Pages that are to travel together, in their order. `size_of` is in bytes, as packed."""
-    together: list[T] = []
-    size = 0
-    for page in pages:
-        size += (of_page := size_of(page))
-        if together and (len(together) == PAGES_OF_JOB or size > BYTES_OF_JOB):
-            yield together
-            together, size = [], of_page
-        together.append(page)
-    if together:
-        yield together
+    return grouped(pages, size_of, most_size=BYTES_OF_JOB, most_items=PAGES_OF_JOB)
 
 
 def pages_job(message: PagesMessage, queue: str, jid: str) -> Job:

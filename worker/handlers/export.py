@@ -6,6 +6,7 @@ Its name follows from the source's: a repeat writes over what the first run wrot
 import asyncio
 import time
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobtypes import EXPORT_QUEUE
 from manyhands.shared.settings import WarcSettings
@@ -56,11 +57,8 @@ def _run(
     telling: "_Telling",
     settings: WarcSettings,
 ) -> Exported:
-    try:
+    with closed_on_error(stream):
         output = open_output(place, name, settings)
-    except BaseException:
-        stream.close()
-        raise
     return export_archive(stream, output, telling.progress)
 
 

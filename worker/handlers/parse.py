@@ -5,7 +5,6 @@ All of it follows from the job's arguments alone, so a repeat makes the same rec
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
 
 from manyhands.shared.crawl.messages import (
     NO_ANSWER,
@@ -19,6 +18,7 @@ from manyhands.shared.crawl.messages import (
     parsed_job,
 )
 from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.grouping import grouped
 from manyhands.shared.jobtypes import PARSE_QUEUE
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
@@ -78,21 +78,14 @@ async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobCont
         await asyncio.sleep(0)
     if answer_to == NO_ANSWER:
         return
-    for number, together in enumerate(_in_messages(parsed)):
+    messages = grouped(parsed, _links_length, most_size=MAX_LINKS_LENGTH)
+    for number, together in enumerate(messages):
         message = ParsedMessage.model_construct(pages=together)
         context.push(parsed_job(message, answer_to, f"{parsed_id(context.id)}.{number}"))
 
 
-def _in_messages(parsed: Iterable[ParsedPage]) -> Iterator[list[ParsedPage]]:
-    together: list[ParsedPage] = []
-    length = 0
-    for page in parsed:
-        length += (of_page := sum(map(len, page.links)))
-        if together and length > MAX_LINKS_LENGTH:
-            yield together
-            together, length = [], of_page
-        together.append(page)
-    yield together
+def _links_length(page: ParsedPage) -> int:
+    return sum(map(len, page.links))
 
 
 def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:

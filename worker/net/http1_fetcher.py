@@ -16,6 +16,7 @@ from functools import partial
 
 import aiohappyeyeballs
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import DEFAULT_PORTS, Url
 from manyhands.worker.net.addresses import AddressRule
@@ -159,11 +160,8 @@ class Http1Fetcher:
             await create(addresses[0], url.port, flags=socket.AI_NUMERICHOST)
             return connection
         sock = await self._race(url, addresses, check)
-        try:
+        with closed_on_error(sock):
             await create(sock=sock)
-        except BaseException:
-            sock.close()
-            raise
         return connection
 
     async def _race(

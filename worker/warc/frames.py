@@ -201,11 +201,9 @@ class _ZstdBytes:
     def read(self, size: int) -> bytes:
         if not self._left and not self._next_block():
             return b""
-        piece = self._window.take(min(size, self._left))
-        if not piece:
-            raise Damaged(CUT_OFF)
+        piece = _taken(self._window, min(size, self._left))
         self._left -= len(piece)
-        return bytes(piece)
+        return piece
 
     def _next_block(self) -> bool:
         if self._is_last:
@@ -256,11 +254,9 @@ class _PlainFrame:
             return header
         if not self._left:
             return b""
-        piece = self._window.take(min(size, self._left))
-        if not piece:
-            raise Damaged(CUT_OFF)
+        piece = _taken(self._window, min(size, self._left))
         self._left -= len(piece)
-        return bytes(piece)
+        return piece
 
     def tell(self) -> int:
         return 0
@@ -272,6 +268,14 @@ class _PlainFrame:
         if end != _RECORD_ENDS:
             raise Damaged("it does not end where its length says")
         self._window.skip(len(_RECORD_ENDS))
+
+
+def _taken(window: Window, most: int) -> bytes:
+    """The next bytes of a frame that has not ended yet."""
+    piece = window.take(most)
+    if not piece:
+        raise Damaged(CUT_OFF)
+    return bytes(piece)
 
 
 def _plain_header(window: Window) -> bytes:

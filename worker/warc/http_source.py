@@ -18,6 +18,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import utc_now
 from manyhands.shared.settings import FetchSettings
@@ -223,11 +224,8 @@ class HttpStream:
 
     async def _open(self) -> None:
         answer = await self._files.open(self._place.url, self._position)
-        try:
+        with closed_on_error(answer):
             await self._accept(answer)
-        except BaseException:
-            answer.close()
-            raise
         self._answer = None if self._is_at_end else answer
 
     async def _accept(self, answer: aiohttp.ClientResponse) -> None:

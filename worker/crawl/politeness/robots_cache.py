@@ -9,6 +9,7 @@ from typing import Protocol
 
 from manyhands.shared.crawl.store.model import StoredRobots
 from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.single_flight import SingleFlight
 from manyhands.shared.urls import parse_url, resolve_reference
 from manyhands.worker.crawl.politeness.delays import OriginState
 from manyhands.worker.crawl.politeness.robots import (
@@ -60,7 +61,7 @@ class RobotsCache:
         self._now = now
         self._jitter = jitter
         self._rules: OrderedDict[str, RobotsRules] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[RobotsRules]] = {}
+        self._asking: SingleFlight[RobotsRules] = SingleFlight("robots of")
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -85,21 +86,13 @@ class RobotsCache:
         rules = self.peek(origin)
         if rules is not None:
             return rules
-        task = self._asking.get(origin)
-        if task is None:
-            name = f"robots of {origin}"
-            work = self._obtain(origin, source, state, patience_s)
-            task = asyncio.create_task(work, name=name)
-            self._asking[origin] = task
-            task.add_done_callback(lambda _: self._asking.pop(origin))
-        return await asyncio.shield(task)
+        return await self._asking.run(
+            origin, lambda: self._obtain(origin, source, state, patience_s)
+        )
 
     async def close(self) -> None:
         """End what is under way; those who wait for it are cancelled."""
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._asking.close()
 
     async def _obtain(
         self, origin: str, source: RobotsSource, state: OriginState, patience_s: float

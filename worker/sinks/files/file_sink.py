@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.faktory.backoff import Backoff
 from manyhands.shared.logs import get_logger
@@ -103,11 +104,8 @@ class FileSink:
 
     def _opened_writer(self) -> BatchWriter:
         writer = self._make_writer()
-        try:
+        with closed_on_error(writer):
             writer.open()
-        except BaseException:
-            writer.close()
-            raise
         return writer
 
     async def _keep_house(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.logs import get_logger
 from manyhands.worker.sinks.files.manifest import Manifest, Segment
@@ -44,11 +45,8 @@ class LineFiles:
             file = SegmentFile.make_or_take(path)
             if file is None:
                 continue
-            try:
+            with closed_on_error(file):
                 return self._entered(file, now)
-            except BaseException:
-                file.close()
-                raise
         raise ConfigError(f"SINKS: {MOST_FILES} processes write beside {self._path} already")
 
     def _entered(self, file: SegmentFile, now: float) -> OwnSegment:

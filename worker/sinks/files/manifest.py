@@ -127,22 +127,19 @@ class Manifest:
         return self._database.transaction()
 
     def known(self, digests: Collection[bytes]) -> set[bytes]:
-        return {
-            found
-            for some, marks in _portions(digests)
-            for (found,) in self._database.rows(
-                f"SELECT digest FROM ids WHERE digest IN ({','.join(marks)})", some
-            )
-        }
+        return self._digests("SELECT digest FROM ids WHERE digest IN ({})", "?", digests)
 
     def add_ids(self, digests: Collection[bytes]) -> set[bytes]:
         """Those that nobody had added before. Only in a transaction."""
+        sql = "INSERT OR IGNORE INTO ids VALUES {} RETURNING digest"
+        return self._digests(sql, "(?)", digests)
+
+    def _digests(self, sql: str, mark: str, digests: Collection[bytes]) -> set[bytes]:
+        """What the statement returns, with a mark for each digest in place of its braces."""
         return {
-            added
-            for some, marks in _portions(digests)
-            for (added,) in self._database.rows(
-                f"INSERT OR IGNORE INTO ids VALUES ({'),('.join(marks)}) RETURNING digest", some
-            )
+            digest
+            for some in _portions(digests)
+            for (digest,) in self._database.rows(sql.format(",".join([mark] * len(some))), some)
         }
 
     def segment(self, name: str) -> Segment | None:
@@ -201,12 +198,11 @@ def _segment(name: str, state: int, size: int, records: int, created_at: float) 
     return Segment(name, SegmentState(state), size, records, created_at)
 
 
-def _portions(digests: Collection[bytes]) -> Iterator[tuple[tuple[bytes, ...], list[str]]]:
+def _portions(digests: Collection[bytes]) -> Iterator[tuple[bytes, ...]]:
     """In the order of the table, so that neighbours are in the same page."""
     ordered = sorted(digests)
     for start in range(0, len(ordered), _AT_ONCE):
-        some = tuple(ordered[start : start + _AT_ONCE])
-        yield some, ["?"] * len(some)
+        yield tuple(ordered[start : start + _AT_ONCE])
 
 
 def _is_hopeless(error: StateError) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import orjson
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.sqlite.schema import Schema
 from manyhands.shared.errors import ManyhandsError
 
@@ -176,11 +177,8 @@ def _opening(path: Path) -> Iterator[Database]:
         )
     except sqlite3.DatabaseError as error:
         _raise_ours(path, error)
-    try:
+    with closed_on_error(connection):
         yield Database(path, connection)
-    except BaseException:
-        connection.close()
-        raise
 
 
 def _version(database: Database, schema: Schema) -> int:

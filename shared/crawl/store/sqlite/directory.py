@@ -3,6 +3,7 @@ layout `gen-<n>/shard-<nn>.db`. A file for each shard, so that owners never wait
 
 from pathlib import Path
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.clock import keep_time_of
 from manyhands.shared.crawl.store.damage import has_note, remove_note, write_note
 from manyhands.shared.crawl.store.model import LeaseLost
@@ -51,11 +52,8 @@ def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: fl
     path = shard_file(directory, generation, shard)
     try:
         store = SqliteShard(_sound(path), epoch)
-        try:
+        with closed_on_error(store):
             store.take_over(now)
-        except BaseException:
-            store.close()
-            raise
     except StateDamaged as error:
         write_note(path, str(error))
         raise
@@ -67,11 +65,8 @@ def _sound(path: Path) -> Database:
     """Looked through if it is small, or was found damaged before."""
     database = open_file(path, SHARD)
     if has_note(path) or path.stat().st_size <= LOOKED_THROUGH_BYTES:
-        try:
+        with closed_on_error(database):
             database.look_through()
-        except BaseException:
-            database.close()
-            raise
     return database
 
 
