@@ -12,12 +12,12 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from manyhands.api.crawls.model import CrawlRequest, DomainOrder, DryRunRequest
 from manyhands.api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
-from manyhands.api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList
+from manyhands.api.openapi_bodies import REF, lines, ref
+from manyhands.api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList, Which
 from manyhands.shared.http.problems import MEDIA_TYPE
 from manyhands.shared.jobs import MAX_RESERVE_FOR_S, QUEUE_NAME
 from manyhands.shared.jobtypes import JOB_TYPES, JobType
 
-REF = "#/components/schemas/{model}"
 LINE_RANGES: dict[str, Any] = {
     "type": "array",
     "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
@@ -117,7 +117,7 @@ def complete(schema: dict[str, Any], *, allows_unknown: bool, needs_key: bool) -
     """Add what FastAPI cannot know."""
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas |= _schemas([kind.arguments for kind in JOB_TYPES.values()], "validation")
-    schemas |= _schemas([CrawlRequest, DryRunRequest, DomainOrder], "validation")
+    schemas |= _schemas([CrawlRequest, DryRunRequest, DomainOrder, Which], "validation")
     schemas |= _schemas([Accepted, AcceptedList, AcceptedLines], "serialization")
     schemas |= {"Problem": PROBLEM, "JobItem": _job_item(allows_unknown)}
     for model in ("HTTPValidationError", "ValidationError"):
@@ -152,14 +152,10 @@ def _describe_errors(operation: dict[str, Any], statuses: tuple[int, ...]) -> No
         operation["security"] = []
 
 
-def _ref(model: str) -> dict[str, str]:
-    return {"$ref": REF.format(model=model)}
-
-
 def _problem(status: int) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "description": ERRORS[status],
-        "content": {MEDIA_TYPE: {"schema": _ref("Problem")}},
+        "content": {MEDIA_TYPE: {"schema": ref("Problem")}},
     }
     if status in (429, 503):
         shape = {"schema": {"type": "integer"}, "description": "Seconds"}
@@ -169,7 +165,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _job_item(allows_unknown: bool) -> dict[str, Any]:
     items = [
-        _item({"const": kind.name}, _ref(kind.arguments.__name__)) for kind in JOB_TYPES.values()
+        _item({"const": kind.name}, ref(kind.arguments.__name__)) for kind in JOB_TYPES.values()
     ]
     if allows_unknown:
         name = {"type": "string", "minLength": 1, "maxLength": MAX_JOBTYPE_LENGTH}
@@ -199,7 +195,7 @@ def _single_job(kind: JobType) -> dict[str, Any]:
     return {
         "summary": f"Queue one `{kind.name}` job",
         "operationId": f"take_{kind.name}_job",
-        **_one_job(_ref(kind.arguments.__name__)),
+        **_one_job(ref(kind.arguments.__name__)),
     }
 
 
@@ -232,7 +228,7 @@ def _one_job(arguments: dict[str, Any]) -> dict[str, Any]:
             "202": {
                 "description": "The broker has it",
                 "headers": {"Location": {"schema": {"type": "string"}}},
-                "content": {"application/json": {"schema": _ref("Accepted")}},
+                "content": {"application/json": {"schema": ref("Accepted")}},
             }
         },
     }
@@ -243,7 +239,7 @@ def _options() -> list[dict[str, Any]]:
 
 
 def _many_jobs() -> dict[str, Any]:
-    either = {"anyOf": [_ref("AcceptedList"), _ref("AcceptedLines")]}
+    either = {"anyOf": [ref("AcceptedList"), ref("AcceptedLines")]}
     return {
         "tags": ["jobs"],
         "summary": "Queue many jobs",
@@ -260,17 +256,10 @@ def _many_jobs() -> dict[str, Any]:
                     "schema": {
                         "type": "array",
                         "maxItems": MAX_LIST_JOBS,
-                        "items": _ref("JobItem"),
+                        "items": ref("JobItem"),
                     }
                 },
-                "application/x-ndjson": {
-                    "schema": {"type": "string"},
-                    "example": '{"jobtype": "add", "args": {"a": 1, "b": 2}}\n',
-                },
-                "text/plain": {
-                    "schema": {"type": "string"},
-                    "example": "https://example.com/\nhttps://example.org/\n",
-                },
+                **lines('{"jobtype": "add", "args": {"a": 1, "b": 2}}'),
             },
         },
         "responses": {

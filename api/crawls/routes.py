@@ -4,9 +4,7 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from pydantic import BaseModel
 
-from manyhands.api.bodies import read_body, unpack_whole
 from manyhands.api.body_lines import NDJSON, body_lines
 from manyhands.api.crawls.model import (
     CrawlChange,
@@ -31,8 +29,9 @@ from manyhands.api.crawls.service import CrawlService
 from manyhands.api.guard import RequestHeaders
 from manyhands.api.intake import Model, checked
 from manyhands.api.keys import Key
+from manyhands.api.openapi_bodies import json_body, lines
 from manyhands.api.parts import Parts, pay_now
-from manyhands.api.problems import Problem, too_large
+from manyhands.api.problems import Problem
 from manyhands.api.routes import (
     MAX_WHICH_BYTES,
     AcceptedLines,
@@ -41,6 +40,7 @@ from manyhands.api.routes import (
     parts_of,
 )
 from manyhands.api.stream import LineStream, ReadLine
+from manyhands.api.whole_body import whole_body
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.urls import MAX_HOST_LENGTH
 
@@ -68,17 +68,11 @@ Cursor = Annotated[str | None, Query(min_length=1, max_length=MAX_CURSOR_LENGTH)
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-def reads(model: type[BaseModel]) -> dict[str, Any]:
-    """The OpenAPI of a body that the route reads itself, whatever its content type says."""
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 @router.post(
     "/crawls",
     status_code=201,
     response_model=CrawlStarted,
-    openapi_extra=reads(CrawlRequest),
+    openapi_extra=json_body(CrawlRequest),
     responses={
         200: {"model": CrawlStarted, "description": "An earlier request with this key started it"}
     },
@@ -114,7 +108,7 @@ async def start_crawl(
     )
 
 
-@router.post("/crawls/dry-run", openapi_extra=reads(DryRunRequest))
+@router.post("/crawls/dry-run", openapi_extra=json_body(DryRunRequest))
 async def dry_run(request: Request, desk: Desk) -> DryRunAnswer:
     """What a crawl would do with URLs, and why. Nothing is fetched, and nothing is kept."""
     return await desk.dry_run(await _read(request, DryRunRequest))
@@ -158,20 +152,7 @@ async def get_errors(crawl: CrawlId, desk: Desk) -> ErrorList:
     "/crawls/{crawl:int}/seeds",
     status_code=202,
     response_model=AcceptedLines,
-    openapi_extra={
-        "requestBody": {
-            "content": {
-                "text/plain": {
-                    "schema": {"type": "string"},
-                    "example": "https://example.com/\nhttps://example.org/\n",
-                },
-                "application/x-ndjson": {
-                    "schema": {"type": "string"},
-                    "example": '{"url": "https://example.com/"}\n',
-                },
-            },
-        }
-    },
+    openapi_extra={"requestBody": {"content": lines('{"url": "https://example.com/"}')}},
 )
 async def add_seeds(
     crawl: CrawlId,
@@ -226,7 +207,7 @@ async def cancel_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
 # Domains
 
 
-@router.put("/crawls/{crawl:int}/domains/{domain}", openapi_extra=reads(DomainOrder))
+@router.put("/crawls/{crawl:int}/domains/{domain}", openapi_extra=json_body(DomainOrder))
 async def order_for_crawl(
     crawl: CrawlId, domain: Domain, request: Request, desk: Desk
 ) -> DomainRuleView:
@@ -234,7 +215,7 @@ async def order_for_crawl(
     return await desk.set_rule(crawl, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
 
 
-@router.put("/domains/{domain}", openapi_extra=reads(DomainOrder))
+@router.put("/domains/{domain}", openapi_extra=json_body(DomainOrder))
 async def order_for_all(domain: Domain, request: Request, desk: Desk) -> DomainRuleView:
     """How all crawls are to treat a domain. It replaces what was said before; what is said for one
     crawl comes first there."""
@@ -256,13 +237,6 @@ async def get_domains(desk: Desk, limit: Limit = 100) -> DomainList:
 async def _read(request: Request, model: type[Model], limit: int | None = None) -> Model:
     """The body, which may be packed, as a model."""
     parts = parts_of(request)
-    visit: RequestHeaders = request.scope["visit"]
     parts.refuse_if_draining()
-    most = limit or parts.settings.max_body_bytes
-    announced = visit.content_length
-    if announced is not None and announced > most:
-        raise too_large("the body", most)
-    size = most if announced is None or visit.content_encoding else announced
-    with parts.bulk.hold(request.scope["key"], size):
-        packed = await read_body(request.receive, most)
-        return checked(model, unpack_whole(packed, visit.content_encoding, most), "body")
+    async with whole_body(request, parts, limit or parts.settings.max_body_bytes) as body:
+        return checked(model, body, "body")

@@ -31,7 +31,7 @@ from manyhands.api.crawls.orders import CrawlAction, carry_out, refuse_if_ending
 from manyhands.api.crawls.paging import cursor, not_a_cursor, read_cursor
 from manyhands.api.crawls.rates import Rates
 from manyhands.api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
-from manyhands.api.crawls.store import CrawlStore, Readers, open_store
+from manyhands.api.crawls.store import CrawlStore, open_store
 from manyhands.api.problems import Problem, unprocessable
 from manyhands.shared.crawl.patience import patience_s
 from manyhands.shared.crawl.states import CrawlState, UrlState
@@ -46,6 +46,7 @@ from manyhands.shared.crawl.store.model import (
     UrlRow,
 )
 from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.crawl.store.readers import ShardReaders
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.http.limits import PAGE_BYTES
 from manyhands.shared.settings import CrawlSettings
@@ -217,7 +218,7 @@ class CrawlService:
         await self._require(crawl)
         place = read_cursor(after, 3) if after else None
 
-        def read(readers: Readers, layout: Layout) -> UrlPage:
+        def read(readers: ShardReaders, layout: Layout) -> UrlPage:
             if place is not None and place[0] != layout.generation:
                 raise not_a_cursor("the shards were arranged anew since")
             first, after_id = place[1:] if place is not None else (0, 0)

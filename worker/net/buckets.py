@@ -7,12 +7,15 @@ role.
 
 import re
 from datetime import timedelta
+from typing import NamedTuple, Self
 
 from obstore.store import S3Store
 
+from manyhands.worker.net.fetcher import TEMPORARY_STATUSES
+
 CONNECT_TIMEOUT = timedelta(seconds=5)
-# The library has no type for most of what a server answers.
 _STATUS = re.compile(r"status code: (\d{3})")
+_SAID = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
 
 
 def open_bucket(
@@ -37,7 +40,22 @@ def open_bucket(
     )
 
 
-def status_in(error_text: str) -> int:
-    """What the server answered; 0 when it answered nothing."""
-    found = _STATUS.search(error_text)
-    return int(found[1]) if found else 0
+class S3Answer(NamedTuple):
+    """What the server answered, read from the text of the library's error: it has no type for most
+    of it. `status` is 0 and the rest empty when there was no answer."""
+
+    status: int
+    code: str
+    message: str
+
+    @classmethod
+    def of(cls, error: Exception) -> Self:
+        text = str(error)
+        status, said = _STATUS.search(text), _SAID.search(text)
+        code, message = said.groups("") if said else ("", "")
+        return cls(int(status[1]) if status else 0, code, message)
+
+    @property
+    def is_refusal(self) -> bool:
+        """Asking again does not help: there is no such bucket, or the credentials do not do."""
+        return 300 <= self.status < 500 and self.status not in TEMPORARY_STATUSES

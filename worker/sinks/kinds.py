@@ -4,13 +4,13 @@ A package of yours adds a kind by an entry point of the group `manyhands.sinks`:
 URLs begin, what it points to makes a `Sink` from a URL.
 """
 
-import importlib
 from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.records import Capture, PageRecord, PlainRecord
+from manyhands.worker.service.extras import import_extra
 from manyhands.worker.sinks.protocol import Sink
 
 ENTRY_POINTS = "manyhands.sinks"
@@ -58,12 +58,7 @@ def _maker(url: str) -> MakeSink:
 
 def _own(kind: str) -> MakeSink:
     module, name, extra = OWN[kind]
-    try:
-        return cast("MakeSink", getattr(importlib.import_module(module), name))
-    except ImportError as error:
-        raise ConfigError(
-            f"SINKS: {kind} needs {error.name}, which is not installed: pip install '.[{extra}]'"
-        ) from error
+    return cast("MakeSink", getattr(import_extra(module, f"SINKS: {kind}", extra), name))
 
 
 def _foreign(point: EntryPoint) -> MakeSink:

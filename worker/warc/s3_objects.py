@@ -1,6 +1,5 @@
 """Objects of a bucket: one as a stream, and one that is written. Blocking; for a thread."""
 
-import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,12 +10,8 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from manyhands.shared.warc_places import ObjectAt
-from manyhands.worker.net.buckets import open_bucket, status_in
-from manyhands.worker.net.fetcher import (
-    TEMPORARY_STATUSES,
-    PermanentFetchError,
-    TemporaryFetchError,
-)
+from manyhands.worker.net.buckets import S3Answer, open_bucket
+from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
 from manyhands.worker.warc.streams import Aborted
 
 # Asked for at a time; the next one comes while it is decoded.
@@ -29,8 +24,6 @@ REQUEST_TIMEOUT = timedelta(seconds=60)
 RETRIES = 3
 RETRY_TIMEOUT = timedelta(seconds=60)
 PAST_THE_END = 416
-
-_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 
 
 def bucket_of(place: ObjectAt) -> S3Store:
@@ -100,14 +93,12 @@ def foreign_errors(place: ObjectAt) -> Iterator[None]:
     try:
         yield
     except (BaseError, OSError) as error:
-        text = str(error)
-        status = status_in(text)
-        if status == PAST_THE_END:
+        answer = S3Answer.of(error)
+        if answer.status == PAST_THE_END:
             raise _PastTheEnd from None
-        code = _CODE.search(text)
-        what = f"{status} {code[1] if code else ''}".strip() if status else text[:300]
+        what = f"{answer.status} {answer.code}".strip() if answer.status else str(error)[:300]
         message = f"{place}: S3 said: {what}".replace("\n", " ")
-        if 400 <= status < 500 and status not in TEMPORARY_STATUSES:
+        if answer.is_refusal:
             raise PermanentFetchError(message) from error
         raise TemporaryFetchError(message) from error
 

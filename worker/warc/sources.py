@@ -1,7 +1,6 @@
 """From the name of a source to its bytes: a local file, a URL, an object of S3."""
 
 import errno
-import importlib
 import os
 import stat
 from collections.abc import Sequence
@@ -10,11 +9,12 @@ from types import ModuleType
 from typing import cast
 
 from manyhands.shared.contained import Outside, path_below
-from manyhands.shared.errors import ConfigError, InvalidUrl
+from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.settings import Settings
 from manyhands.shared.warc_places import FileAt, InvalidPlace, ObjectAt, Place, UrlAt, parse_source
 from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
+from manyhands.worker.service.extras import import_extra
 from manyhands.worker.warc.http_source import HttpFiles
 from manyhands.worker.warc.streams import Aborted, ByteStream
 
@@ -112,12 +112,7 @@ def path_of(directory: Path | None, place: FileAt) -> Path:
 
 def s3_library() -> ModuleType:
     """Raises ConfigError."""
-    try:
-        return importlib.import_module(_S3)
-    except ImportError as error:
-        raise ConfigError(
-            f"s3:// needs {error.name}, which is not installed: pip install '.[s3]'"
-        ) from error
+    return import_extra(_S3, "s3://", "s3")
 
 
 def translated(path: Path, error: OSError) -> PermanentFetchError | TemporaryFetchError:

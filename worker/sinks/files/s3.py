@@ -1,6 +1,5 @@
 """Published files as objects of a bucket."""
 
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
@@ -10,7 +9,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from manyhands.shared.errors import ConfigError, ManyhandsError
-from manyhands.worker.net.buckets import open_bucket, status_in
+from manyhands.worker.net.buckets import S3Answer, open_bucket
 from manyhands.worker.sinks.files.places import Bucket
 
 # An upload holds this many parts of this size in memory.
@@ -22,9 +21,6 @@ REQUEST_TIMEOUT = timedelta(seconds=120)
 RETRIES = 2
 RETRY_TIMEOUT = timedelta(seconds=30)
 _LONGEST_REASON = 300
-_CODE = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
-# A server that says so now may say something else later.
-_TEMPORARY = (408, 429)
 
 
 class BucketTrouble(ManyhandsError):
@@ -52,7 +48,7 @@ class BucketStore:
             next(iter(obstore.list(store, chunk_size=1)), None)
         except (BaseError, OSError, ValueError) as error:
             reason = _reason(error)
-            if _is_refusal(str(error)):
+            if S3Answer.of(error).is_refusal:
                 raise ConfigError(f"SINKS: {name}: {reason}") from error
             raise BucketTrouble(reason) from error
         return cls(store)
@@ -71,15 +67,10 @@ class BucketStore:
         return False
 
 
-def _is_refusal(text: str) -> bool:
-    status = status_in(text)
-    return 300 <= status < 500 and status not in _TEMPORARY
-
-
 def _reason(error: Exception) -> str:
     """In one line: what the server said, else what the library says."""
-    text = str(error)
-    if answer := _CODE.search(text):
-        return f"{answer[1]}: {answer[2] or 'no reason is given'}"[:_LONGEST_REASON]
+    answer = S3Answer.of(error)
+    if answer.code:
+        return f"{answer.code}: {answer.message or 'no reason is given'}"[:_LONGEST_REASON]
     # Before the last dash stands how long it took: that would make the same reason another one.
-    return text.partition("\n")[0].rpartition(" - ")[2][:_LONGEST_REASON]
+    return str(error).partition("\n")[0].rpartition(" - ")[2][:_LONGEST_REASON]
