@@ -25,7 +25,7 @@ from manyhands.api.batcher import Batcher, BatchRules
 from manyhands.api.bodies import ClientGone, Receive
 from manyhands.api.budget import Shares
 from manyhands.api.crawls.routes import router as crawl_router
-from manyhands.api.crawls.service import open_desk
+from manyhands.api.crawls.service import open_crawls
 from manyhands.api.guard import ANYBODY, Guard, read_headers
 from manyhands.api.handing_down import handed_down
 from manyhands.api.intake import Intake
@@ -167,7 +167,7 @@ class Service:
             metrics=self._metrics,
             web=web,
             run_directory=self._run_directory,
-            crawls=await open_desk(self._crawl),
+            crawls=await open_crawls(self._crawl),
         )
         app.state.parts = self._parts = parts
         _drain_on_sigterm(parts)

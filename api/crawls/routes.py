@@ -52,14 +52,14 @@ NOT_LINES = "application/json"
 router = APIRouter(tags=["crawls"])
 
 
-def desk_of(request: Request) -> CrawlService:
-    desk = parts_of(request).crawls
-    if desk is None:
+def crawls_of(request: Request) -> CrawlService:
+    crawls = parts_of(request).crawls
+    if crawls is None:
         raise Problem(501, NO_CRAWLS)
-    return desk
+    return crawls
 
 
-Desk = Annotated[CrawlService, Depends(desk_of)]
+Crawls = Annotated[CrawlService, Depends(crawls_of)]
 CrawlId = Annotated[int, Path(ge=1, le=MAX_ID)]
 Domain = Annotated[
     str, Path(min_length=1, max_length=MAX_HOST_LENGTH, description="a registrable domain")
@@ -79,7 +79,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 )
 async def start_crawl(
     request: Request,
-    desk: Desk,
+    crawls: Crawls,
     idempotency_key: Annotated[
         str | None,
         Header(
@@ -98,7 +98,7 @@ async def start_crawl(
     pay_now(key, max(1, len(seeds)))
     # Of whom the key is: another one's requests are none of theirs.
     name = None if idempotency_key is None else f"{key.name}:{idempotency_key}"
-    crawl, is_new = await desk.start(wanted, seeds, name)
+    crawl, is_new = await crawls.start(wanted, seeds, name)
     started = CrawlStarted(id=crawl.id, state=crawl.state, seeds=len(seeds))
     headers = {"location": f"/crawls/{crawl.id}"}
     if not is_new:
@@ -109,43 +109,43 @@ async def start_crawl(
 
 
 @router.post("/crawls/dry-run", openapi_extra=json_body(DryRunRequest))
-async def dry_run(request: Request, desk: Desk) -> DryRunAnswer:
+async def dry_run(request: Request, crawls: Crawls) -> DryRunAnswer:
     """What a crawl would do with URLs, and why. Nothing is fetched, and nothing is kept."""
-    return await desk.dry_run(await _read(request, DryRunRequest))
+    return await crawls.dry_run(await _read(request, DryRunRequest))
 
 
 @router.get("/crawls", response_model=CrawlPage)
 async def get_crawls(
-    desk: Desk,
+    crawls: Crawls,
     parts: PartsOf,
     cursor: Cursor = None,
     limit: Limit = 100,
     state: CrawlState | None = None,
 ) -> Response:
     """The newest first."""
-    page = await desk.page(cursor, limit, state)
+    page = await crawls.page(cursor, limit, state)
     return held(parts, page.model_dump_json().encode())
 
 
 @router.get("/crawls/{crawl:int}", response_model=CrawlView)
-async def get_crawl(crawl: CrawlId, desk: Desk, parts: PartsOf) -> Response:
+async def get_crawl(crawl: CrawlId, crawls: Crawls, parts: PartsOf) -> Response:
     """How far it is, and what limits it now."""
-    view = await desk.view(crawl)
+    view = await crawls.view(crawl)
     return held(parts, view.model_dump_json().encode())
 
 
 @router.get("/crawls/{crawl:int}/urls")
 async def get_urls(
-    crawl: CrawlId, desk: Desk, state: UrlStateName, cursor: Cursor = None, limit: Limit = 100
+    crawl: CrawlId, crawls: Crawls, state: UrlStateName, cursor: Cursor = None, limit: Limit = 100
 ) -> UrlPage:
     """Its URLs that are in one state, in no order that means anything."""
-    return await desk.urls(crawl, UrlState[state.upper()], cursor, limit)
+    return await crawls.urls(crawl, UrlState[state.upper()], cursor, limit)
 
 
 @router.get("/crawls/{crawl:int}/errors")
-async def get_errors(crawl: CrawlId, desk: Desk) -> ErrorList:
+async def get_errors(crawl: CrawlId, crawls: Crawls) -> ErrorList:
     """Why URLs failed, were left out or are tried again."""
-    return await desk.errors(crawl)
+    return await crawls.errors(crawl)
 
 
 @router.post(
@@ -157,7 +157,7 @@ async def get_errors(crawl: CrawlId, desk: Desk) -> ErrorList:
 async def add_seeds(
     crawl: CrawlId,
     request: Request,
-    desk: Desk,
+    crawls: Crawls,
     last: Annotated[bool, Query(description="No more will come: the crawl may start")] = False,
 ) -> Response:
     """Seeds of any number, one a line: plain URLs, or NDJSON. Each line stands for itself, and the
@@ -168,40 +168,40 @@ async def add_seeds(
     if visit.content_type == NOT_LINES:
         raise Problem(415, "seeds come as lines: send text/plain or application/x-ndjson")
     read_line = json_line if visit.content_type in NDJSON else plain_line
-    await desk.open_for_seeds(crawl)
-    result = await _take_lines(request, parts, desk, crawl, read_line)
+    await crawls.open_for_seeds(crawl)
+    result = await _take_lines(request, parts, crawls, crawl, read_line)
     if last:
-        await desk.end_seeds(crawl)
+        await crawls.end_seeds(crawl)
     return Response(orjson.dumps(result), 202, media_type="application/json")
 
 
 async def _take_lines(
-    request: Request, parts: Parts, desk: CrawlService, crawl: int, read_line: ReadLine[Seed]
+    request: Request, parts: Parts, crawls: CrawlService, crawl: int, read_line: ReadLine[Seed]
 ) -> dict[str, Any]:
     with body_lines(request, parts) as body:
         stream = LineStream(
-            lambda seeds: desk.add_seeds(crawl, seeds), read_line, body.pay, body.stop, STORE_GONE
+            lambda seeds: crawls.add_seeds(crawl, seeds), read_line, body.pay, body.stop, STORE_GONE
         )
         report = await stream.take(body.chunks, body.unpacker, body.lines)
     return report.result()
 
 
 @router.post("/crawls/{crawl:int}/pause", status_code=202)
-async def pause_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+async def pause_crawl(crawl: CrawlId, crawls: Crawls) -> CrawlChange:
     """No new URL is fetched; what is in flight is finished."""
-    return await desk.change(crawl, CrawlAction.PAUSE)
+    return await crawls.change(crawl, CrawlAction.PAUSE)
 
 
 @router.post("/crawls/{crawl:int}/resume", status_code=202)
-async def resume_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+async def resume_crawl(crawl: CrawlId, crawls: Crawls) -> CrawlChange:
     """Go on after a pause."""
-    return await desk.change(crawl, CrawlAction.RESUME)
+    return await crawls.change(crawl, CrawlAction.RESUME)
 
 
 @router.post("/crawls/{crawl:int}/cancel", status_code=202)
-async def cancel_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+async def cancel_crawl(crawl: CrawlId, crawls: Crawls) -> CrawlChange:
     """End it: what is in flight is finished, what waits is dropped."""
-    return await desk.change(crawl, CrawlAction.CANCEL)
+    return await crawls.change(crawl, CrawlAction.CANCEL)
 
 
 # Domains
@@ -209,29 +209,29 @@ async def cancel_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
 
 @router.put("/crawls/{crawl:int}/domains/{domain}", openapi_extra=json_body(DomainOrder))
 async def order_for_crawl(
-    crawl: CrawlId, domain: Domain, request: Request, desk: Desk
+    crawl: CrawlId, domain: Domain, request: Request, crawls: Crawls
 ) -> DomainRuleView:
     """How this crawl is to treat a domain. It replaces what was said before."""
-    return await desk.set_rule(crawl, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
+    return await crawls.set_rule(crawl, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
 
 
 @router.put("/domains/{domain}", openapi_extra=json_body(DomainOrder))
-async def order_for_all(domain: Domain, request: Request, desk: Desk) -> DomainRuleView:
+async def order_for_all(domain: Domain, request: Request, crawls: Crawls) -> DomainRuleView:
     """How all crawls are to treat a domain. It replaces what was said before; what is said for one
     crawl comes first there."""
-    return await desk.set_rule(None, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
+    return await crawls.set_rule(None, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
 
 
 @router.delete("/crawls/{crawl:int}/domains/{domain}/queued", status_code=202)
-async def purge_domain(crawl: CrawlId, domain: Domain, desk: Desk) -> PurgeOrdered:
+async def purge_domain(crawl: CrawlId, domain: Domain, crawls: Crawls) -> PurgeOrdered:
     """Drop what waits of a domain. The worker that owns it will do so."""
-    return await desk.purge(crawl, domain)
+    return await crawls.purge(crawl, domain)
 
 
 @router.get("/domains")
-async def get_domains(desk: Desk, limit: Limit = 100) -> DomainList:
+async def get_domains(crawls: Crawls, limit: Limit = 100) -> DomainList:
     """The domains of all crawls with most URLs waiting."""
-    return await desk.domains(limit)
+    return await crawls.domains(limit)
 
 
 async def _read(request: Request, model: type[Model], limit: int | None = None) -> Model:

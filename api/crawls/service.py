@@ -292,7 +292,7 @@ class CrawlService:
         await self._store.control(lambda control: control.crawl(crawl))
 
 
-async def open_desk(settings: CrawlSettings) -> CrawlService | None:
+async def open_crawls(settings: CrawlSettings) -> CrawlService | None:
     """None without CRAWL_STATE. Raises StateError."""
     if settings.state is None:
         return None
