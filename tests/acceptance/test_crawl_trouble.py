@@ -10,7 +10,7 @@ import pytest
 from devservers import BrokerServer
 from loadtest.web.synthetic_web import NETWORK
 from manyhands.api.crawls.model import CrawlView, ErrorView
-from manyhands.api.crawls.service import open_desk
+from manyhands.api.crawls.service import open_crawls
 from manyhands.shared.crawl.spec import LimitSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.settings import CrawlSettings
@@ -36,13 +36,13 @@ class Looker:
         )
 
     async def look(self, crawl: int) -> tuple[CrawlView, dict[str, ErrorView]]:
-        desk = await open_desk(self._settings)
-        assert desk is not None
+        crawls = await open_crawls(self._settings)
+        assert crawls is not None
         try:
-            errors = (await desk.errors(crawl)).errors
-            return await desk.view(crawl), {error.reason: error for error in errors}
+            errors = (await crawls.errors(crawl)).errors
+            return await crawls.view(crawl), {error.reason: error for error in errors}
         finally:
-            await desk.close()
+            await crawls.close()
 
 
 @pytest.fixture
