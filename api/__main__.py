@@ -22,7 +22,7 @@ from manyhands.shared.settings import FaktorySettings, Settings, host_and_port
 from manyhands.shared.settings.loading import load
 from manyhands.shared.settings.options import settings_parser
 
-# After SIGTERM, requests have so long to be answered.
+# Seconds for open requests to finish after SIGTERM.
 DRAIN_S = 20
 
 SECTIONS = ("api", "batch", "faktory", "crawl")
@@ -80,7 +80,7 @@ def _serve(settings: Settings) -> None:
         # A faulty store is reported at once, too.
         open_control(settings.crawl.state).close()
     if not keys:
-        get_logger("api").warning("no API keys: whoever can connect can queue jobs")
+        get_logger("api").warning("no API keys: anyone who can connect can queue jobs")
     host, port = host_and_port(settings.api.bind)
     # The server raises it again when all is done; without this the process would not clean up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -1,7 +1,7 @@
 """The OpenAPI of routes that read their bodies themselves, and of what every route may answer.
 
-Each job type has a path of its own: a document for `{type}` could not say which arguments go with
-which type.
+Each job type has its own path: a document for `{type}` could not say which arguments go with which
+type.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ LINE_RANGES: dict[str, Any] = {
 }
 PROBLEM = {
     "type": "object",
-    "description": "RFC 9457. A problem may have members of its own besides these",
+    "description": "RFC 9457. A problem may have further members",
     "required": ["type", "title", "status", "detail"],
     "properties": {
         "type": {"type": "string"},
@@ -35,10 +35,10 @@ PROBLEM = {
         "field": {"type": "string", "description": "What is wrong in the request"},
         "errors": {"type": "array", "description": "Several faults, with the field of each, and "
                    "the index or line of its job", "items": {"type": "object"}},
-        "state": {"type": "string", "description": "What a crawl is in"},
+        "state": {"type": "string", "description": "The crawl's state"},
         "outcome": {"const": "unknown", "description": "The job may be queued, or not"},
         "accepted": {"type": "integer", "description": "Jobs of the stream that are queued"},
-        "refused": {"type": "integer", "description": "Lines of the stream that are no jobs"},
+        "refused": {"type": "integer", "description": "Lines of the stream that are not jobs"},
         "unknown_lines": LINE_RANGES,
         "unqueued_lines": LINE_RANGES,
         "next_line": {"type": "integer", "description": "From this line on nothing was read"},
@@ -51,7 +51,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "type": "number",
         "minimum": 0,
         "maximum": MAX_DELAY_S,
-        "description": "Not before so many seconds; not together with `at`",
+        "description": "Seconds to wait before it may run; not together with `at`",
     },
     "retry": {"type": "integer", "minimum": -1, "maximum": MAX_RETRY},
     "reserve_for": {"type": "integer", "minimum": 1, "maximum": MAX_RESERVE_FOR_S},
@@ -65,10 +65,10 @@ ERRORS = {
     408: "The body did not come",
     409: "The crawl has ended or is ending; `state` says how",
     413: "Too large",
-    415: "An encoding that is not known",
-    422: "Not in order; `field` says where",
-    429: "Too fast; `Retry-After` says when to come again",
-    501: "This broker cannot, or CRAWL_STATE is not set",
+    415: "An unknown encoding",
+    422: "Invalid; `field` says where",
+    429: "Too fast; `Retry-After` says when to try again",
+    501: "This broker cannot do it, or CRAWL_STATE is not set",
     502: "The broker refused, or its HTTP side does not answer",
     503: "The broker is away, or the state of the crawls cannot be used. With `outcome: unknown` "
     "it may have been done, or not",
@@ -243,11 +243,11 @@ def _many_jobs() -> dict[str, Any]:
     return {
         "tags": ["jobs"],
         "summary": "Queue many jobs",
-        "description": f"A JSON list has at most {MAX_LIST_JOBS:,} jobs; if one of them is not in "
-        "order, none is queued. NDJSON (a job a line) and plain text (a URL a line) may have any "
-        "length; each line stands for itself, and the answer names those that were refused. All "
-        "three may be packed (Content-Encoding: gzip or zstd). Options stand in each job; those "
-        "of plain text in the query.",
+        "description": f"A JSON list has at most {MAX_LIST_JOBS:,} jobs; if one of them is "
+        "invalid, none is queued. NDJSON (a job per line) and plain text (a URL per line) may have "
+        "any length; each line is taken or refused by itself, and the answer names the refused "
+        "ones. All three may be packed (Content-Encoding: gzip or zstd). Each job carries its "
+        "options; those of plain text are in the query.",
         "operationId": "take_jobs",
         "requestBody": {
             "required": True,

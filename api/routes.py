@@ -33,9 +33,9 @@ from manyhands.shared.version import VERSION
 
 MAX_LIST_JOBS = 10_000
 MAX_WHICH_BYTES = 1024 * 1024
-# More than what is said of one job.
+# More than the state of one job takes.
 STATE_BYTES = 1024
-# Of SQLite, whose row numbers are the places of a set's jobs.
+# The largest row number of SQLite; these are the cursors of a set.
 MAX_ID = 2**63 - 1
 PLAIN = "text/plain"
 
@@ -50,7 +50,7 @@ def held(parts: Parts, body: bytes) -> Response:
 
 
 def _too_many_pages() -> Problem:
-    return too_busy("too many pages are on their way already")
+    return too_busy("too many large answers are being sent already")
 
 
 def parts_of(request: Request) -> Parts:
@@ -81,7 +81,7 @@ class LineError(BaseModel):
     line: int
     status: int
     detail: str
-    field: str = Field("", description="What is wrong in the line, where that can be said")
+    field: str = Field("", description="The field that is wrong, if it can be named")
 
 
 class AcceptedLines(BaseModel):
@@ -92,8 +92,8 @@ class AcceptedLines(BaseModel):
 
 @router.post("/jobs", include_in_schema=False)
 async def take_jobs(request: Request) -> Response:
-    """Many jobs in one request. Of a JSON list all jobs must be in order, else none is taken; of
-    NDJSON and plain text each line stands for itself."""
+    """Many jobs in one request. A JSON list is taken as a whole or not at all; each line of NDJSON
+    or plain text is taken or refused by itself."""
     parts = parts_of(request)
     visit: RequestHeaders = request.scope["visit"]
     parts.refuse_if_draining()
@@ -286,8 +286,8 @@ async def _mutate(
 
 
 async def _from_web(parts: Parts, path: str, what: str, size: int) -> Response:
-    """Ask the broker's HTTP side for so many bytes; a real Faktory has pages for people there, and
-    no JSON."""
+    """Ask the broker's HTTP side for an answer of at most `size` bytes; a real Faktory has pages
+    for people there, and no JSON."""
     if not parts.require_broker().is_our_broker:
         page = str(parts.web.base_url)
         raise Problem(501, f"a Faktory server cannot {what} for a program: see {page}")
@@ -338,8 +338,8 @@ class Readiness(Status):
 
 @router.get("/readyz", tags=["operations"])
 async def get_ready(parts: PartsOf) -> Readiness:
-    """The broker is there, and the service is not shutting down. Shards whose files are damaged
-    hold up crawls and nothing else, so they are only named."""
+    """The broker is connected, and the service is not shutting down. Damaged shards hold up only
+    crawls, so they are merely named."""
     parts.refuse_if_draining()
     parts.require_broker()
     damaged = await parts.crawls.damaged_shards() if parts.crawls is not None else []

@@ -12,7 +12,7 @@ NO_WORKER = "no worker with the stage crawl is running"
 
 @dataclass(slots=True, frozen=True)
 class OwnerFigures:
-    """What the workers that crawl say of themselves, all together."""
+    """What all crawling workers report, added up."""
 
     slots: int
     slots_in_use: int
@@ -47,7 +47,7 @@ class PutOff:
     reason: str
     # URLs that wait there, of all crawls.
     queued: int
-    # When it is tried again, and when its URLs fail if that is in vain.
+    # When it is tried again, and when its URLs fail if it is still in trouble.
     ready_at: float
     given_up_at: float
 
@@ -61,9 +61,9 @@ class Situation:
     shards: int
     owned_shards: int
     seeds_waiting: int
-    # None: nobody has said.
+    # None: no worker has reported any.
     figures: OwnerFigures | None = None
-    # The first of them are those that are tried first.
+    # In the order in which they are tried again.
     put_off: Sequence[PutOff] = ()
 
     @property

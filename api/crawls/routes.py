@@ -90,13 +90,13 @@ async def start_crawl(
         ),
     ] = None,
 ) -> Response:
-    """Start a crawl. Up to 10,000 seeds stand in the request; if one of them is not in order, no
-    crawl is started. More can follow as lines."""
+    """Start a crawl. The request holds up to 10,000 seeds; if one of them is invalid, no crawl is
+    started. More can follow as lines."""
     key: Key = request.scope["key"]
     wanted = await _read(request, CrawlRequest)
     seeds = check_seeds(wanted.seeds)
     pay_now(key, max(1, len(seeds)))
-    # Of whom the key is: another one's requests are none of theirs.
+    # Idempotency keys are separate for each API key.
     name = None if idempotency_key is None else f"{key.name}:{idempotency_key}"
     crawl, is_new = await crawls.start(wanted, seeds, name)
     started = CrawlStarted(id=crawl.id, state=crawl.state, seeds=len(seeds))
@@ -129,7 +129,7 @@ async def get_crawls(
 
 @router.get("/crawls/{crawl:int}", response_model=CrawlView)
 async def get_crawl(crawl: CrawlId, crawls: Crawls, parts: PartsOf) -> Response:
-    """How far it is, and what limits it now."""
+    """Its progress, and what limits it now."""
     view = await crawls.view(crawl)
     return held(parts, view.model_dump_json().encode())
 
@@ -138,7 +138,7 @@ async def get_crawl(crawl: CrawlId, crawls: Crawls, parts: PartsOf) -> Response:
 async def get_urls(
     crawl: CrawlId, crawls: Crawls, state: UrlStateName, cursor: Cursor = None, limit: Limit = 100
 ) -> UrlPage:
-    """Its URLs that are in one state, in no order that means anything."""
+    """Its URLs in one state, in no particular order."""
     return await crawls.urls(crawl, UrlState[state.upper()], cursor, limit)
 
 
@@ -211,20 +211,20 @@ async def cancel_crawl(crawl: CrawlId, crawls: Crawls) -> CrawlChange:
 async def order_for_crawl(
     crawl: CrawlId, domain: Domain, request: Request, crawls: Crawls
 ) -> DomainRuleView:
-    """How this crawl is to treat a domain. It replaces what was said before."""
+    """Set how this crawl treats a domain, replacing any earlier rule."""
     return await crawls.set_rule(crawl, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
 
 
 @router.put("/domains/{domain}", openapi_extra=json_body(DomainOrder))
 async def order_for_all(domain: Domain, request: Request, crawls: Crawls) -> DomainRuleView:
-    """How all crawls are to treat a domain. It replaces what was said before; what is said for one
-    crawl comes first there."""
+    """Set how all crawls treat a domain, replacing any earlier rule. A crawl's own rule comes
+    first."""
     return await crawls.set_rule(None, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
 
 
 @router.delete("/crawls/{crawl:int}/domains/{domain}/queued", status_code=202)
 async def purge_domain(crawl: CrawlId, domain: Domain, crawls: Crawls) -> PurgeOrdered:
-    """Drop what waits of a domain. The worker that owns it will do so."""
+    """Drop the queued URLs of a domain. The worker that owns it will do so."""
     return await crawls.purge(crawl, domain)
 
 

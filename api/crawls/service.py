@@ -73,8 +73,8 @@ class CrawlService:
     async def start(
         self, request: CrawlRequest, seeds: Sequence[Seed], idempotency_key: str | None
     ) -> tuple[Crawl, bool]:
-        """The crawl, and whether it is new. What a request with the same key began and did not
-        end is ended here: seeds that are there twice are taken once."""
+        """The crawl, and whether it is new. An earlier request with the same key that was cut short
+        is completed here: seeds stored twice are taken once."""
         spec = request.spec()
         await self._store.aside(partial(check_files, self._files, spec))
 
@@ -117,7 +117,7 @@ class CrawlService:
         refuse_if_ending(await self._store.control(lambda control: control.crawl(crawl)))
 
     async def add_seeds(self, crawl: int, seeds: Sequence[Seed]) -> Mapping[int, Problem]:
-        """Those that were not stored, by their place: none or all."""
+        """Those that were not stored, by index: none or all."""
 
         def add(control: ControlStore) -> None:
             refuse_if_ending(control.crawl(crawl))
@@ -135,7 +135,7 @@ class CrawlService:
         return {}
 
     async def end_seeds(self, crawl: int) -> None:
-        """No more will come; those of a file are ended by who reads it."""
+        """No more will come. For seeds from a file, the worker that reads it says so."""
 
         def end(control: ControlStore) -> None:
             found = control.crawl(crawl)
@@ -214,7 +214,7 @@ class CrawlService:
         )
 
     async def urls(self, crawl: int, state: UrlState, after: str | None, limit: int) -> UrlPage:
-        """Shard after shard, in each by their numbers."""
+        """Shard after shard, by id within each."""
         await self._require(crawl)
         place = read_cursor(after, 3) if after else None
 

@@ -1,4 +1,4 @@
-"""The state store, asked from the event loop: in threads of its own, because SQLite waits for disks
+"""The state store for the event loop: calls run in separate threads, because SQLite waits for disks
 and for other processes."""
 
 import asyncio
@@ -20,8 +20,8 @@ Answer = TypeVar("Answer")
 
 
 class CrawlStore:
-    """State: the control store with its thread, and the shards with theirs: whoever reads much of
-    them does not hold up what is written."""
+    """State: the control store and the shards, each with a thread: long reads of shards do not hold
+    up writes."""
 
     def __init__(self, directory: Path, shards: int, control: ControlStore) -> None:
         self._directory = directory
