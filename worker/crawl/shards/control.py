@@ -1,5 +1,5 @@
-"""What all members share, in a thread of its own: the control store, and the files of all shards to
-read from."""
+"""What all members share, used in one thread: the control store, and the files of all shards for
+reading."""
 
 import asyncio
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class Control:
     # All shards' files
 
     async def counters(self, crawl: int) -> list[dict[str, int]]:
-        """Of each shard that there is."""
+        """Of each shard that has had an owner."""
 
         def read() -> list[dict[str, int]]:
             return [reader.counters(crawl) for _, reader in self._readers.each(self.layout)]
@@ -63,7 +63,7 @@ class Control:
         return await self._read(read)
 
     async def received(self, target: int, source: int) -> int:
-        """Up to which number the batches of one shard have arrived in another."""
+        """The number up to which batches of one shard have arrived in another."""
 
         def read() -> int:
             reader = self._readers.get(self.layout.generation, target)
@@ -72,7 +72,7 @@ class Control:
         return await self._read(read)
 
     async def seed_names(self, crawl: int, most: int) -> frozenset[str] | None:
-        """None: they are more."""
+        """None: there are more than `most`."""
 
         def read() -> frozenset[str] | None:
             names: set[str] = set()
