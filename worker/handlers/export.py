@@ -23,7 +23,7 @@ from manyhands.worker.warc.outputs import open_output
 from manyhands.worker.warc.streams import ByteStream
 from manyhands.worker.warc.threads import in_thread
 
-# Where somebody gave the stage more slots, the others wait here.
+# If the stage was given more slots, the rest wait here.
 AT_ONCE = asyncio.Semaphore(CAPS["export"])
 # Between two log lines about progress, in seconds.
 TELL_S = 10.0

@@ -1,7 +1,7 @@
 """`parse`: a fetched page → one record with its title and links. `parse_pages`: the same of pages
 of a crawl, and one message to the owner of their shards with the links to follow.
 
-All of it follows from the job's arguments alone, so a repeat makes the same records and message.
+Results depend on the job's arguments alone, so a repeat makes the same records and message.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from manyhands.worker.pages.page_ids import page_id, parsed_id
 from manyhands.worker.records import PageRecord
 
 
-# Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so
-# the loop would wait as long, and for the change of threads besides.
+# Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so the
+# loop would wait as long, plus the thread switch.
 @job("parse")
 async def parse(
     url: str,
@@ -66,7 +66,7 @@ async def parse(
 @job(PARSE_PAGES, queue=PARSE_QUEUE)
 async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobContext) -> None:
     if context.deliveries > 1 and len(pages) > 1:
-        # It may be one of them that ended its worker: the others are not to suffer with it again.
+        # One of them may have killed its worker: it must not take the others along again.
         for number, page in enumerate(pages):
             alone = PagesMessage(answer_to=answer_to, pages=[page])
             context.push(pages_job(alone, PARSE_QUEUE, f"{context.id}.{number}"))

@@ -1,8 +1,7 @@
-"""Buckets of S3, or of anything that speaks like it: how one is reached, and what its errors say.
+"""Buckets of S3, or of compatible servers: how to reach one, and what its errors mean.
 
-Credentials, region and endpoint come from the variables that the tools of AWS have
-(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL, …), or from the machine's
-role.
+Credentials, region and endpoint come from the variables of the AWS tools (AWS_ACCESS_KEY_ID,
+AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL, …), or from the machine's role.
 """
 
 import re
@@ -26,11 +25,11 @@ def open_bucket(
     retries: int,
     retry_timeout: timedelta,
 ) -> S3Store:
-    """Nothing is asked yet. The retries are those of the library."""
+    """Sends no request yet. The library does the retries."""
     return S3Store(
         name,
         prefix=prefix or None,
-        # Whoever names an endpoint without TLS means it.
+        # An endpoint without TLS is named on purpose.
         client_options={
             "allow_http": True,
             "timeout": request_timeout,
@@ -57,5 +56,6 @@ class S3Answer(NamedTuple):
 
     @property
     def is_refusal(self) -> bool:
-        """Asking again does not help: there is no such bucket, or the credentials do not do."""
+        """Trying again does not help: there is no such bucket, or the credentials are not
+        enough."""
         return 300 <= self.status < 500 and self.status not in TEMPORARY_STATUSES

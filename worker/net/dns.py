@@ -1,6 +1,6 @@
-"""DNS by c-ares: one resolver for the process, its answers kept, one question per name at a time.
+"""DNS by c-ares: one resolver per process, a cache, one question per name at a time.
 
-/etc/hosts counts. A URL's host is a whole name: search domains are not tried.
+/etc/hosts is used. A URL's host is a complete name: search domains are not tried.
 """
 
 import socket
