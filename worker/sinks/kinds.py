@@ -1,7 +1,7 @@
 """From SINKS to sinks: which kind a URL names, ours or one that another package brings.
 
-A package of yours adds a kind by an entry point of the group `manyhands.sinks`: its name is how
-URLs begin, what it points to makes a `Sink` from a URL.
+Your own package adds a kind with an entry point of the group `manyhands.sinks`: its name is the
+scheme of the URLs, and it points to a function that makes a `Sink` from a URL.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +14,7 @@ from manyhands.worker.service.extras import import_extra
 from manyhands.worker.sinks.protocol import Sink
 
 ENTRY_POINTS = "manyhands.sinks"
-# What stands before the colon, up to a +: module and class, and the extra with what it needs.
+# By scheme, up to a +: module, class, and the extra that installs what it needs.
 OWN = {
     "jsonl": ("manyhands.worker.sinks.files.jsonl", "JsonlSink", "worker"),
     "warc": ("manyhands.worker.sinks.files.warc", "WarcSink", "warc"),
@@ -53,7 +53,7 @@ def _maker(url: str) -> MakeSink:
     if kind in foreign:
         return _foreign(foreign[kind])
     known = ", ".join([*OWN, *foreign])
-    raise ConfigError(f"SINKS: there is no kind of sink called {kind!r} (there are: {known})")
+    raise ConfigError(f"SINKS: unknown kind of sink {kind!r} (known: {known})")
 
 
 def _own(kind: str) -> MakeSink:

@@ -1,4 +1,4 @@
-"""From a place to where its files are published."""
+"""Chooses the store in which a place's files are published."""
 
 from typing import cast
 
@@ -6,7 +6,7 @@ from manyhands.worker.service.extras import import_extra
 from manyhands.worker.sinks.files.places import Place
 from manyhands.worker.sinks.files.publishing import Directory, Store
 
-# Not imported above: only who writes to S3 needs the library.
+# Imported only when a sink writes to S3: nothing else needs the library.
 _S3 = "manyhands.worker.sinks.files.s3"
 
 
