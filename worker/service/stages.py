@@ -82,7 +82,7 @@ def _parse_group(word: str) -> ProcessGroup:
 
 
 class StageOptions(Protocol):
-    """Apply a stage's entry in the settings file; None keeps the value of its job type."""
+    """A stage's entry in the settings file; None keeps the value of its job type."""
 
     @property
     def weight(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Objects of a bucket: one as a stream, and one that is written. Blocking; for a thread."""
+"""Objects of a bucket: reading one as a stream, and writing one. Blocking; for a thread."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +14,7 @@ from manyhands.worker.net.buckets import S3Answer, open_bucket
 from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
 from manyhands.worker.warc.streams import Aborted
 
-# Asked for at a time; the next one comes while it is decoded.
+# Requested at a time; the next block comes while this one is decoded.
 BLOCK_BYTES = 4 * 1024 * 1024
 # An upload holds this many parts of this size in memory.
 PART_BYTES = 8 * 1024 * 1024
@@ -27,7 +27,7 @@ PAST_THE_END = 416
 
 
 def bucket_of(place: ObjectAt) -> S3Store:
-    """Nothing is asked yet."""
+    """Sends no request yet."""
     return open_bucket(
         place.bucket,
         request_timeout=REQUEST_TIMEOUT,
@@ -37,7 +37,7 @@ def bucket_of(place: ObjectAt) -> S3Store:
 
 
 class ObjectStream:
-    """A `ByteStream`. State: where it is, and the block that is on its way."""
+    """A `ByteStream`. State: its position, and the block that is on its way."""
 
     def __init__(self, place: ObjectAt) -> None:
         self._place = place
@@ -67,7 +67,7 @@ class ObjectStream:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def abort(self) -> None:
-        """What is being asked for comes, or does not, within its time-out."""
+        """A request under way ends within its time-out."""
         self._is_aborted = True
 
     def _get(self, offset: int) -> memoryview:
@@ -88,8 +88,8 @@ class _PastTheEnd(Exception):
 
 @contextmanager
 def foreign_errors(place: ObjectAt) -> Iterator[None]:
-    """What the library raises → a FetchError: it may work later when the server has trouble or
-    cannot be reached; never with a bucket that is not there or credentials that do not do."""
+    """The library's errors → a FetchError: temporary when the server has trouble or cannot be
+    reached, permanent when there is no such bucket or the credentials are not enough."""
     try:
         yield
     except (BaseError, OSError) as error:
@@ -104,8 +104,8 @@ def foreign_errors(place: ObjectAt) -> Iterator[None]:
 
 
 class ObjectOutput:
-    """An `Output`. State: the upload. One that is abandoned is never completed, and so no object;
-    its parts are for the bucket's own rule against incomplete uploads."""
+    """An `Output`. State: the upload. An abandoned one is never completed and makes no object; the
+    bucket's own rule against incomplete uploads removes its parts."""
 
     closed = False
 

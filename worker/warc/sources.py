@@ -19,7 +19,7 @@ from manyhands.worker.warc.http_source import HttpFiles
 from manyhands.worker.warc.streams import Aborted, ByteStream
 
 READ_BYTES = 64 * 1024
-# Not imported above: only who reads from S3 needs the library.
+# Imported only when a job uses S3: nothing else needs the library.
 _S3 = "manyhands.worker.warc.s3_objects"
 _FOR_GOOD = frozenset(
     {
@@ -38,8 +38,8 @@ class Sources:
         self._http = HttpFiles(settings.fetch, AddressRule(settings.allow.nets))
 
     def open(self, source: str) -> tuple[str, ByteStream]:
-        """How it is called, without what nobody else is to know, and its bytes. Called in the event
-        loop's thread; nothing is read yet. Raises PermanentFetchError."""
+        """Its name without secrets, and its bytes. Called in the event loop's thread; nothing is
+        read yet. Raises PermanentFetchError."""
         try:
             place = parse_source(source)
         except (InvalidPlace, InvalidUrl) as error:
@@ -64,7 +64,7 @@ class LocalStream:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            # A pipe would be waited for.
+            # Opening a pipe would block.
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise translated(path, error) from error
@@ -93,15 +93,15 @@ class LocalStream:
 
 
 def check_allowed(place: ObjectAt, allowed: Sequence[ObjectAt], setting: str) -> None:
-    """The worker has rights on S3 that whoever pushes a job need not have. Raises
+    """The worker may have rights on S3 that the producer of a job lacks. Raises
     PermanentFetchError."""
     if not any(place.is_below(prefix) for prefix in allowed):
         raise PermanentFetchError(f"{place} is not below what {setting} allows")
 
 
 def path_of(directory: Path | None, place: FileAt) -> Path:
-    """The real path of what a job names, which must lie below WARC_FILES, whatever links and dots
-    are in it; a part of it need not be there. Raises PermanentFetchError."""
+    """The real path of what a job names, which must lie below WARC_FILES despite links and dots; it
+    need not exist. Raises PermanentFetchError."""
     if directory is None:
         raise PermanentFetchError("no local files are read or written: WARC_FILES is not set")
     try:

@@ -62,7 +62,7 @@ class SealedAt:
         return size >= self.size or age_s >= self.age_s
 
 
-# For files that are never published elsewhere.
+# For files that stay where they are written.
 NEVER = SealedAt(inf, inf)
 
 

@@ -60,7 +60,8 @@ class SegmentFile:
         return os.fstat(self._descriptor).st_size
 
     def put(self, data: bytes, offset: int) -> None:
-        """Append to it; returns its new end once that is on disk. A failed write leaves nothing."""
+        """Write at `offset`, where the file then ends; on disk on return. A failed write leaves
+        nothing."""
         rest = memoryview(data)
         end = offset
         try:
