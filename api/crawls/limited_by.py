@@ -109,7 +109,7 @@ def _paused(situation: Situation) -> str:
 
 def _stopping(situation: Situation) -> str:
     if not situation.members:
-        return f"{NO_WORKER}: there is nobody to end it"
+        return f"{NO_WORKER} to end it"
     if situation.in_flight:
         return f"stopping: {situation.in_flight} URLs in flight are awaited"
     return "it is about to end"

@@ -55,8 +55,8 @@ class ServerView:
         self._lanes.close()
 
     async def quiet(self, wids: Sequence[str]) -> None:
-        """The FETCHes of a process that is gone live on at a real Faktory and take jobs to nobody:
-        silence its ids. Our broker drops them by itself."""
+        """At a real Faktory the FETCHes of a dead process live on and take jobs that reach nobody:
+        quiet its ids. Our broker drops them by itself."""
         if not wids or not self._verbs.is_up or self._verbs.is_our_broker:
             return
         try:

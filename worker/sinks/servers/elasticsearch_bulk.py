@@ -110,7 +110,7 @@ def document_of(record: Record, indices: Indices) -> Document:
         index, source = indices.records, json_of({"id": record.id, "body": body})
     else:
         raise TypeError(f"there is no index for {type(record).__name__}")
-    # `create`: what is there is left as it is.
+    # `create`: an existing document stays as it is.
     action = orjson.dumps({"create": {"_index": index, "_id": record.id}})
     return Document((index, record.id), b"%b\n%b\n" % (action, source))
 
@@ -131,8 +131,8 @@ def requests_of(documents: Sequence[Placed]) -> Iterator[list[Placed]]:
 
 
 def fates_of(answer: Any, count: int) -> list[tuple[Fate, str]]:
-    """Of so many documents in their order, with reasons. `answer` is that to a `_bulk`. Raises
-    ValueError when it is something else."""
+    """Of `count` documents in order, with reasons. `answer` is that to a `_bulk`. Raises ValueError
+    when it is something else."""
     if not isinstance(answer, dict) or "errors" not in answer:
         raise ValueError("the answer does not come from Elasticsearch")
     if not answer["errors"]:

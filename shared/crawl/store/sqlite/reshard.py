@@ -24,8 +24,8 @@ from manyhands.shared.crawl.store.sqlite.new_generation import NewGeneration, sy
 from manyhands.shared.crawl.store.sqlite.old_shard import OldShard
 
 OWNER = "reshard"
-# Renewed after every part that was copied, so that nobody begins in vain. What decides is whether
-# somebody did, in the end.
+# Renewed after every part copied, so that no owner starts in vain. What decides in the end is
+# whether one did.
 LEASE_S = 10.0
 LOCK = "reshard.lock"
 
