@@ -1,5 +1,5 @@
 # One image for all of our services; compose and Kubernetes choose one by command:
-#   manyhands api        manyhands worker
+#   manyhands broker     manyhands api        manyhands worker
 # `docker compose build` makes it. Health checks are the deployment's: each service has its own.
 
 FROM python:3.11.13-slim-bookworm AS build

@@ -15,14 +15,14 @@ from manyhands.shared.errors import ConnectFailed, ManyhandsError
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
 from manyhands.shared.http.limits import API_CONNECTIONS
-from manyhands.shared.http.protocol import HttpProtocol
+from manyhands.shared.http.serving import SERVER_OPTIONS
 from manyhands.shared.logs import configure_logs, get_logger
 from manyhands.shared.private_files import keep_files_private
 from manyhands.shared.settings import FaktorySettings, Settings, host_and_port
 from manyhands.shared.settings.loading import load
 from manyhands.shared.settings.options import settings_parser
 
-# After SIGTERM, requests have so long to be answered.
+# Seconds for open requests to finish after SIGTERM.
 DRAIN_S = 20
 
 SECTIONS = ("api", "batch", "faktory", "crawl")
@@ -80,7 +80,7 @@ def _serve(settings: Settings) -> None:
         # A faulty store is reported at once, too.
         open_control(settings.crawl.state).close()
     if not keys:
-        get_logger("api").warning("no API keys: whoever can connect can queue jobs")
+        get_logger("api").warning("no API keys: anyone who can connect can queue jobs")
     host, port = host_and_port(settings.api.bind)
     # The server raises it again when all is done; without this the process would not clean up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -93,15 +93,10 @@ def _serve(settings: Settings) -> None:
             port=port,
             workers=settings.api.processes,
             loop="uvloop",
-            http=HttpProtocol,
-            ws="none",
             lifespan="on",
-            access_log=False,
-            log_config=None,
-            server_header=False,
-            proxy_headers=False,
             limit_concurrency=API_CONNECTIONS,
             timeout_graceful_shutdown=DRAIN_S,
+            **SERVER_OPTIONS,
         )
 
 

@@ -1,4 +1,4 @@
-"""The service: what stands before every route, and what each process builds at its start.
+"""The service: what runs before every route, and what each process builds at its start.
 
 request ─► guard (origin, host, key, scope) ─► single.take_job, or a route of routes.py
 """
@@ -25,7 +25,7 @@ from manyhands.api.batcher import Batcher, BatchRules
 from manyhands.api.bodies import ClientGone, Receive
 from manyhands.api.budget import Shares
 from manyhands.api.crawls.routes import router as crawl_router
-from manyhands.api.crawls.service import open_desk
+from manyhands.api.crawls.service import open_crawls
 from manyhands.api.guard import ANYBODY, Guard, read_headers
 from manyhands.api.handing_down import handed_down
 from manyhands.api.intake import Intake
@@ -59,7 +59,7 @@ CONNECTIONS = 4
 WEB_PORT = 7420
 # New objects between two looks for garbage; Python's own 700 is a few dozen requests.
 GC_THRESHOLD = 10_000
-# Of lists, and of streams, that are being taken, in each process; more are told to come again.
+# Bytes of lists, and of streams, held by each process; beyond that, clients get 429.
 MAX_BULK_BYTES = 64 * 1024 * 1024
 MAX_STREAM_BYTES = 64 * 1024 * 1024
 
@@ -140,7 +140,7 @@ class Service:
         except ConnectFailed as error:
             if not error.is_retryable:
                 raise
-            self._log.warning("the broker is away: answering 503 until it is there", why=str(error))
+            self._log.warning("the broker is away: answering 503 until it is back", why=str(error))
         client.start()
         rules = BatchRules(
             self._batch.max_size if self._batch.auto_enabled else 1, self._batch.max_delay_ms / 1000
@@ -167,7 +167,7 @@ class Service:
             metrics=self._metrics,
             web=web,
             run_directory=self._run_directory,
-            crawls=await open_desk(self._crawl),
+            crawls=await open_crawls(self._crawl),
         )
         app.state.parts = self._parts = parts
         _drain_on_sigterm(parts)
@@ -183,7 +183,7 @@ def create() -> Service:
     """What uvicorn calls in each process."""
     settings, run_directory = handed_down()
     configure_logs(settings.api.log_level, service="api")
-    # What is loaded now stays for ever, and jobs come and go by the thousand without cycles.
+    # What is loaded now stays for ever, and jobs by the thousand make no reference cycles.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     return Service(settings.api, settings.batch, settings.faktory, settings.crawl, run_directory)
@@ -249,7 +249,7 @@ async def _answer_http_error(request: Request, error: Exception) -> Response:
 
 
 def _name_all_methods(request: Request, response: Response) -> None:
-    """The router names those of the first route with this path only."""
+    """The router names only the methods of the first route with this path."""
     allowed = {
         method
         for route in (*router.routes, *crawl_router.routes)
@@ -283,7 +283,7 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 
 
 def _route_name(scope: MutableMapping[str, Any]) -> str:
-    """Few and fixed: a label for every path that a stranger thinks of would never end."""
+    """Few and fixed: strangers must not be able to add a label for every path they try."""
     route = scope.get("route")
     return getattr(route, "path", "none")
 
@@ -294,7 +294,7 @@ def _web_url(address: ServerAddress) -> str:
 
 
 def _drain_on_sigterm(parts: Parts) -> None:
-    """Streams of any length must end when the server wants to: it waits for them."""
+    """Streams may have no end: they are stopped, because the server waits for them."""
     loop = asyncio.get_running_loop()
 
     def chain(number: signal.Signals) -> None:

@@ -16,13 +16,13 @@ from manyhands.shared.errors import FaktoryError, NotSent, ServerError
 from manyhands.shared.logs import get_logger
 
 MAX_IN_FLIGHT = 16
-# What waits for a slow broker, at most; then clients are told to come again.
+# The most that waits for a slow broker; beyond that, clients get 429.
 MAX_HELD_JOBS = 20_000
 MAX_HELD_BYTES = 64 * 1024 * 1024
 # A batch of large jobs leaves before it is full.
 MAX_BATCH_BYTES = 8 * 1024 * 1024
 PUSH_TIMEOUT_S = 10.0
-# How a server begins to say that a job is not in order.
+# How a server's messages begin when it refuses the job itself.
 SURE_REFUSALS = (
     "jobs must",
     "jobs cannot",
@@ -31,7 +31,7 @@ SURE_REFUSALS = (
     "cannot marshal",
     'cannot get "',
 )
-# Timers may be a little early: what is then left would be waited for again and again.
+# Timers may fire a little early: a shorter wait for the rest would repeat again and again.
 SHORTEST_TIMER_S = 0.001
 
 
@@ -45,7 +45,7 @@ class Broker(Protocol):
 
 
 class BatchFigures(Protocol):
-    """Told of each batch that was answered."""
+    """Hears of each batch that was answered."""
 
     def batch_pushed(self, size: int, waited_s: float, took_s: float) -> None: ...
 
@@ -124,7 +124,7 @@ class Batcher:
             task.add_done_callback(self._sent)
 
     def _look_again_later(self, delay_s: float) -> None:
-        # With all places taken, the next answer looks again.
+        # When all are in flight, the next answer checks again.
         if self._timer is None and len(self._in_flight) < MAX_IN_FLIGHT:
             self._timer = self._loop.call_later(max(delay_s, SHORTEST_TIMER_S), self._timer_ended)
 
@@ -170,14 +170,14 @@ async def push_jobs(broker: Broker, jobs: Sequence[EncodedJob]) -> dict[str, Pro
     except FaktoryError as error:
         return {job.jid: _why(error, job.jid) for job in jobs}
     except Exception:
-        # A mistake of ours: whoever waits for these jobs must not wait for ever.
-        get_logger("api").exception("a push failed")
+        # The requests for these jobs must not wait for ever.
+        get_logger("api").exception("unhandled exception in a push")
         return {job.jid: _nobody_knows(job.jid) for job in jobs}
     return {jid: _why_not_taken(reason, jid) for jid, reason in reasons.items()}
 
 
 def _why_not_taken(reason: str, jid: str) -> Problem:
-    """A Faktory that is stopping names jobs as failed that it has stored: only what it says of the
+    """A stopping Faktory also reports jobs that it has stored as failed: only a complaint about the
     job itself is sure."""
     if reason.startswith(SURE_REFUSALS):
         return unprocessable(f"the broker refused the job: {reason}", jid=jid)

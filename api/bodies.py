@@ -13,13 +13,13 @@ from manyhands.api.problems import Problem, bad_request, too_large, too_slow
 
 Receive = Callable[[], Awaitable[Any]]
 
-# A client that sends nothing for so long is gone, or means no good.
+# A client that sends nothing for this long is gone or hostile.
 SILENCE_S = 30.0
-# So does one whose stream we have waited for longer than this, if it did not bring so much in a
-# second of the wait. Single jobs are for those who have few.
+# So is one whose stream we have waited for longer than this, if it sent less than this per second
+# of waiting. Clients with few jobs can send single ones.
 PATIENCE_S = 10.0
 SLOWEST_BYTES_PER_S = 256
-# What unpacking gives at a time; a few bytes of a bomb would be gigabytes.
+# Most bytes unpacked at a time: a few bytes of a bomb would become gigabytes.
 UNPACKED_BYTES = 1024 * 1024
 # A zstd block of 128 KiB can be four bytes long, and there is no way to ask for less at a time.
 ZSTD_PACKED_BYTES = 256
@@ -31,15 +31,15 @@ class ClientGone(Exception):
     """The client closed the connection before its request was whole."""
 
 
-# Of what comes in one piece nothing has to be held.
+# A body that comes in one piece holds no room.
 NO_ROOM = contextlib.nullcontext
 
 
 async def read_body(
     receive: Receive, limit: int, room: Callable[[], AbstractContextManager[None]] = NO_ROOM
 ) -> bytes:
-    """A whole body of at most `limit` bytes; `room` is held while more than its first piece is
-    waited for. Raises Problem or ClientGone."""
+    """A whole body of at most `limit` bytes; `room` is held while waiting for more than its first
+    piece. Raises Problem or ClientGone."""
     try:
         async with asyncio.timeout(SILENCE_S):
             body, has_more = await _receive(receive)
@@ -63,7 +63,7 @@ async def _read_rest(receive: Receive, start: bytes, limit: int) -> bytes:
 
 
 class Pace:
-    """How fast a body comes, of the time that was spent waiting for it. Pure."""
+    """How fast a body comes, counting only the time spent waiting for it. Pure."""
 
     def __init__(self) -> None:
         self._waited_s = 0.0
@@ -80,8 +80,8 @@ class Pace:
 
 
 class Chunks:
-    """A body of any length, piece by piece. `stop` can end the reading from outside: with the
-    problem that it is given."""
+    """A body of any length, piece by piece. Resolving `stop` with a Problem ends the reading from
+    outside."""
 
     def __init__(self, receive: Receive, stop: asyncio.Future[Problem]) -> None:
         self._receive = receive
@@ -99,7 +99,7 @@ class Chunks:
         if self._pace.is_too_slow:
             raise too_slow(
                 f"the body comes at less than {SLOWEST_BYTES_PER_S} bytes/s: "
-                "send what there is, or single jobs"
+                "end it sooner, or send single jobs"
             )
         began = self._clock()
         receiving = asyncio.ensure_future(_receive(self._receive))
@@ -187,7 +187,7 @@ class Zstd:
 
 
 def unpacker(encoding: str) -> Unpacker:
-    """Raises Problem for an encoding that is not known."""
+    """Raises Problem for an unknown encoding."""
     if encoding in ("", "identity"):
         return Plain()
     if encoding == "gzip":
@@ -234,7 +234,7 @@ class Lines:
         self._hold(rest)
 
     def last(self) -> Iterator[bytes]:
-        """What stands behind the last line's end, if anything."""
+        """What follows the last line's end, if anything."""
         if self._start_bytes:
             yield self._take()
 

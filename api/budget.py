@@ -1,4 +1,4 @@
-"""How much of a thing may be held at a time: by everybody together, and by one key. Pure."""
+"""How many bytes may be held at a time, by all keys together and by each one. Pure."""
 
 import contextlib
 from collections import Counter
@@ -11,8 +11,8 @@ from manyhands.shared.errors import OverBudget
 
 
 class Shares:
-    """State: what is held by each key. While there are several keys, none holds more than half:
-    who takes all that he can leaves room for the others."""
+    """State: what each key holds. While there are several keys, none holds more than half, so that
+    a greedy one leaves room for the others."""
 
     def __init__(self, limit: int, *, keys: int) -> None:
         self._whole = ByteBudget(limit)
@@ -21,16 +21,14 @@ class Shares:
 
     @contextlib.contextmanager
     def hold(self, key: Key, size: int) -> Iterator[None]:
-        """Raises Problem when that would be too much; a single one of any size has its turn."""
+        """Raises Problem when that would be too much; when nothing else is held, any size fits."""
         of_key = self._held[key.name]
         if of_key and of_key + size > self._share:
-            raise too_busy(
-                f"the key {key.name!r} has its share on its way already: nothing was taken"
-            )
+            raise too_busy(f"the key {key.name!r} uses its whole share already: nothing was taken")
         try:
             self._whole.take(size)
         except OverBudget:
-            raise too_busy("too many jobs are on their way already: nothing was taken") from None
+            raise too_busy("too many jobs are being taken already: nothing was taken") from None
         self._held[key.name] += size
         try:
             yield

@@ -1,4 +1,4 @@
-"""Who may come in: looked at before anything of a request is read. Pure.
+"""Who may come in: checked before any of a request's body is read. Pure.
 
 A browser sends what a page of any site tells it to, with a content type that needs no leave: so
 an Origin or Sec-Fetch-Site that is not our own is refused. And without keys a page could point
@@ -115,7 +115,7 @@ class Guard:
             return self._anybody
         key = self._keys.find(visit.secret) if visit.secret else None
         if key is None:
-            said = "the API key is not known" if visit.secret else "an API key is needed"
+            said = "unknown API key" if visit.secret else "an API key is needed"
             raise Problem(401, f"{said}: send X-API-Key, or Authorization: Bearer")
         wanted = needed_scope(scope["method"], path)
         if wanted not in key.scopes:

@@ -1,8 +1,8 @@
-"""What the first process of the API runs with, for those that it starts: they must not read the
-settings again, for a file may have changed since.
+"""Passes the settings of the API's first process to the processes it starts: they must not read
+them again, for a file may have changed since.
 
-In memory, under a descriptor of the first process that its children open by its path: keys and
-passwords are in no variable and in no file, and nothing outlives a kill -9.
+They are kept in memory, behind a descriptor of the first process that its children open by path:
+keys and passwords are in no variable and no file, and nothing outlives a kill -9.
 """
 
 import os

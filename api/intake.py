@@ -35,7 +35,7 @@ MAX_RETRY = 1000
 MAX_JOBTYPE_LENGTH = 200
 # Remembered: most jobs of a service differ in their arguments only.
 MAX_TEMPLATES = 1024
-# Told of one body; a list can have thousands.
+# Errors reported for one body; a list can have thousands.
 MAX_FAULTS = 100
 _FIELD = re.compile(r" - at `(?:key in )?\$\.?([^`]*)`$")
 # Python reads more than this, and stops at a NUL.
@@ -50,7 +50,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Options(msgspec.Struct, forbid_unknown_fields=True, rename={"in_": "in"}):
-    """What may be said of a job besides its arguments."""
+    """The options of a job besides its arguments."""
 
     queue: (
         # Not $, which would let a line end pass.
@@ -92,7 +92,7 @@ class EncodedJob:
 
 
 class Intake:
-    """State: the templates of jobs seen before. `keeps_big_integers` asks the broker's kind."""
+    """State: the templates of jobs seen before. `keeps_big_integers` depends on the broker."""
 
     def __init__(
         self, *, shards: int, allows_unknown: bool, keeps_big_integers: Callable[[], bool]
@@ -190,8 +190,8 @@ def _is_plain(value: object) -> bool:
 
 
 def split_list(body: bytes) -> list[Item]:
-    """The jobs of a JSON list; their arguments are still unread. Raises Problem for the first that
-    is not in order: whoever sends a million of them must not fill the memory with faults."""
+    """The jobs of a JSON list; their arguments are still unread. Raises Problem for the first
+    invalid one: a list of a million errors must not fill the memory."""
     try:
         items: list[Item] = decode(_decode_items, body)
     except Problem as problem:
@@ -201,7 +201,7 @@ def split_list(body: bytes) -> list[Item]:
             raise unprocessable(
                 f"job {place[1]} of the list: {problem.detail}", index=int(place[1]), **more
             ) from None
-        hint = "a JSON list is wanted; for NDJSON set Content-Type: application/x-ndjson"
+        hint = "expected a JSON list; for NDJSON set Content-Type: application/x-ndjson"
         raise Problem(problem.status, f"{problem.detail} ({hint})") from None
     return items
 
@@ -247,7 +247,7 @@ def _invalid(error: msgspec.ValidationError) -> Problem:
 
 
 def checked(model: type[Model], data: bytes, where: str) -> Model:
-    """Read JSON as a model, converting nothing; `where` is what the data is to its sender. Raises
+    """Read JSON as a model, converting nothing; `where` names the data for its sender. Raises
     Problem."""
     try:
         return model.model_validate_json(data, strict=True)

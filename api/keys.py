@@ -13,7 +13,7 @@ from enum import StrEnum
 from manyhands.shared.errors import ConfigError
 
 KEY_PREFIX = "mh_"
-# In place of keys: somebody else sees to it that no stranger comes in.
+# In place of keys: something else keeps strangers out.
 NO_KEYS = "none"
 
 
@@ -32,7 +32,7 @@ class TokenBucket:
     at: float
 
     def take(self, count: int, now: float) -> None:
-        """Take tokens, on credit if need be: who comes next has to wait."""
+        """Take tokens, on credit if need be: the next caller has to wait."""
         self._fill(now)
         self.tokens -= count
 
@@ -55,7 +55,7 @@ class Key:
 
 
 class Keys:
-    """The keys of this service; several at a time, so that one can be replaced in peace."""
+    """The keys of this service; several at a time, so that one can be replaced without a gap."""
 
     def __init__(self, keys: list[Key]) -> None:
         self._keys = keys
@@ -64,7 +64,7 @@ class Keys:
         return len(self._keys)
 
     def find(self, secret: bytes) -> Key | None:
-        """Looks at all of them, so that the time tells nothing."""
+        """Compares all of them, so that the time taken reveals nothing."""
         digest = hashlib.sha256(secret).digest()
         found: Key | None = None
         for key in self._keys:

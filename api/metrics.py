@@ -21,7 +21,7 @@ class ApiMetrics:
         self.requests = Counter(
             "api_requests", "Requests answered", ["route", "status"], registry=self.registry
         )
-        # To find one by its labels costs more than to count.
+        # Finding one by its labels costs more than counting.
         self._answered: dict[tuple[str, int], Counter] = {}
         self.jobs = Counter(
             "api_jobs_accepted", "Jobs that the broker has", ["route"], registry=self.registry
@@ -127,7 +127,7 @@ def crawl_figures(states: Mapping[CrawlState, int]) -> Metric:
 
 
 def set_sizes(info: dict[str, Any]) -> dict[str, int]:
-    """Sizes of the scheduled, retry, dead and working sets, by INFO's two ways of telling them."""
+    """Sizes of the scheduled, retry, dead and working sets, from either of INFO's two forms."""
     faktory = info.get("faktory", {})
     if "sets" in faktory:
         return dict(faktory["sets"])

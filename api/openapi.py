@@ -1,7 +1,7 @@
 """The OpenAPI of routes that read their bodies themselves, and of what every route may answer.
 
-Each job type has a path of its own: a document for `{type}` could not say which arguments go with
-which type.
+Each job type has its own path: a document for `{type}` could not say which arguments go with which
+type.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from manyhands.api.crawls.model import CrawlRequest, DomainOrder, DryRunRequest
 from manyhands.api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
-from manyhands.api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList
+from manyhands.api.openapi_bodies import REF, lines, ref
+from manyhands.api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList, Which
 from manyhands.shared.http.problems import MEDIA_TYPE
 from manyhands.shared.jobs import MAX_RESERVE_FOR_S, QUEUE_NAME
 from manyhands.shared.jobtypes import JOB_TYPES, JobType
 
-REF = "#/components/schemas/{model}"
 LINE_RANGES: dict[str, Any] = {
     "type": "array",
     "items": {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
@@ -25,7 +25,7 @@ LINE_RANGES: dict[str, Any] = {
 }
 PROBLEM = {
     "type": "object",
-    "description": "RFC 9457. A problem may have members of its own besides these",
+    "description": "RFC 9457. A problem may have further members",
     "required": ["type", "title", "status", "detail"],
     "properties": {
         "type": {"type": "string"},
@@ -35,10 +35,10 @@ PROBLEM = {
         "field": {"type": "string", "description": "What is wrong in the request"},
         "errors": {"type": "array", "description": "Several faults, with the field of each, and "
                    "the index or line of its job", "items": {"type": "object"}},
-        "state": {"type": "string", "description": "What a crawl is in"},
+        "state": {"type": "string", "description": "The crawl's state"},
         "outcome": {"const": "unknown", "description": "The job may be queued, or not"},
         "accepted": {"type": "integer", "description": "Jobs of the stream that are queued"},
-        "refused": {"type": "integer", "description": "Lines of the stream that are no jobs"},
+        "refused": {"type": "integer", "description": "Lines of the stream that are not jobs"},
         "unknown_lines": LINE_RANGES,
         "unqueued_lines": LINE_RANGES,
         "next_line": {"type": "integer", "description": "From this line on nothing was read"},
@@ -51,7 +51,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "type": "number",
         "minimum": 0,
         "maximum": MAX_DELAY_S,
-        "description": "Not before so many seconds; not together with `at`",
+        "description": "Seconds to wait before it may run; not together with `at`",
     },
     "retry": {"type": "integer", "minimum": -1, "maximum": MAX_RETRY},
     "reserve_for": {"type": "integer", "minimum": 1, "maximum": MAX_RESERVE_FOR_S},
@@ -65,10 +65,10 @@ ERRORS = {
     408: "The body did not come",
     409: "The crawl has ended or is ending; `state` says how",
     413: "Too large",
-    415: "An encoding that is not known",
-    422: "Not in order; `field` says where",
-    429: "Too fast; `Retry-After` says when to come again",
-    501: "This broker cannot, or CRAWL_STATE is not set",
+    415: "An unknown encoding",
+    422: "Invalid; `field` says where",
+    429: "Too fast; `Retry-After` says when to try again",
+    501: "This broker cannot do it, or CRAWL_STATE is not set",
     502: "The broker refused, or its HTTP side does not answer",
     503: "The broker is away, or the state of the crawls cannot be used. With `outcome: unknown` "
     "it may have been done, or not",
@@ -117,7 +117,7 @@ def complete(schema: dict[str, Any], *, allows_unknown: bool, needs_key: bool) -
     """Add what FastAPI cannot know."""
     schemas = schema.setdefault("components", {}).setdefault("schemas", {})
     schemas |= _schemas([kind.arguments for kind in JOB_TYPES.values()], "validation")
-    schemas |= _schemas([CrawlRequest, DryRunRequest, DomainOrder], "validation")
+    schemas |= _schemas([CrawlRequest, DryRunRequest, DomainOrder, Which], "validation")
     schemas |= _schemas([Accepted, AcceptedList, AcceptedLines], "serialization")
     schemas |= {"Problem": PROBLEM, "JobItem": _job_item(allows_unknown)}
     for model in ("HTTPValidationError", "ValidationError"):
@@ -152,14 +152,10 @@ def _describe_errors(operation: dict[str, Any], statuses: tuple[int, ...]) -> No
         operation["security"] = []
 
 
-def _ref(model: str) -> dict[str, str]:
-    return {"$ref": REF.format(model=model)}
-
-
 def _problem(status: int) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "description": ERRORS[status],
-        "content": {MEDIA_TYPE: {"schema": _ref("Problem")}},
+        "content": {MEDIA_TYPE: {"schema": ref("Problem")}},
     }
     if status in (429, 503):
         shape = {"schema": {"type": "integer"}, "description": "Seconds"}
@@ -169,7 +165,7 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _job_item(allows_unknown: bool) -> dict[str, Any]:
     items = [
-        _item({"const": kind.name}, _ref(kind.arguments.__name__)) for kind in JOB_TYPES.values()
+        _item({"const": kind.name}, ref(kind.arguments.__name__)) for kind in JOB_TYPES.values()
     ]
     if allows_unknown:
         name = {"type": "string", "minLength": 1, "maxLength": MAX_JOBTYPE_LENGTH}
@@ -199,7 +195,7 @@ def _single_job(kind: JobType) -> dict[str, Any]:
     return {
         "summary": f"Queue one `{kind.name}` job",
         "operationId": f"take_{kind.name}_job",
-        **_one_job(_ref(kind.arguments.__name__)),
+        **_one_job(ref(kind.arguments.__name__)),
     }
 
 
@@ -232,7 +228,7 @@ def _one_job(arguments: dict[str, Any]) -> dict[str, Any]:
             "202": {
                 "description": "The broker has it",
                 "headers": {"Location": {"schema": {"type": "string"}}},
-                "content": {"application/json": {"schema": _ref("Accepted")}},
+                "content": {"application/json": {"schema": ref("Accepted")}},
             }
         },
     }
@@ -243,15 +239,15 @@ def _options() -> list[dict[str, Any]]:
 
 
 def _many_jobs() -> dict[str, Any]:
-    either = {"anyOf": [_ref("AcceptedList"), _ref("AcceptedLines")]}
+    either = {"anyOf": [ref("AcceptedList"), ref("AcceptedLines")]}
     return {
         "tags": ["jobs"],
         "summary": "Queue many jobs",
-        "description": f"A JSON list has at most {MAX_LIST_JOBS:,} jobs; if one of them is not in "
-        "order, none is queued. NDJSON (a job a line) and plain text (a URL a line) may have any "
-        "length; each line stands for itself, and the answer names those that were refused. All "
-        "three may be packed (Content-Encoding: gzip or zstd). Options stand in each job; those "
-        "of plain text in the query.",
+        "description": f"A JSON list has at most {MAX_LIST_JOBS:,} jobs; if one of them is "
+        "invalid, none is queued. NDJSON (a job per line) and plain text (a URL per line) may have "
+        "any length; each line is taken or refused by itself, and the answer names the refused "
+        "ones. All three may be packed (Content-Encoding: gzip or zstd). Each job carries its "
+        "options; those of plain text are in the query.",
         "operationId": "take_jobs",
         "requestBody": {
             "required": True,
@@ -260,17 +256,10 @@ def _many_jobs() -> dict[str, Any]:
                     "schema": {
                         "type": "array",
                         "maxItems": MAX_LIST_JOBS,
-                        "items": _ref("JobItem"),
+                        "items": ref("JobItem"),
                     }
                 },
-                "application/x-ndjson": {
-                    "schema": {"type": "string"},
-                    "example": '{"jobtype": "add", "args": {"a": 1, "b": 2}}\n',
-                },
-                "text/plain": {
-                    "schema": {"type": "string"},
-                    "example": "https://example.com/\nhttps://example.org/\n",
-                },
+                **lines('{"jobtype": "add", "args": {"a": 1, "b": 2}}'),
             },
         },
         "responses": {

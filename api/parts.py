@@ -30,7 +30,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True)
 class Parts:
-    """State: whether the service ends, the streams that then have to end too, and INFO's last
+    """State: whether the service is ending, the streams that must then end too, and INFO's last
     answer."""
 
     settings: ApiSettings
@@ -70,7 +70,7 @@ class Parts:
 
     @contextlib.contextmanager
     def stoppable(self) -> Iterator[asyncio.Future[Problem]]:
-        """Resolved when the service begins to end: a stream may have no end of its own."""
+        """Resolved when the service begins to end: a stream may never end by itself."""
         stop: asyncio.Future[Problem] = asyncio.get_running_loop().create_future()
         self._streams.add(stop)
         try:
@@ -101,13 +101,13 @@ class Parts:
 
 
 async def soon(question: Awaitable[Answer]) -> Answer:
-    """A question's answer. Who asks wants figures now: a broker that is slow is told of, not waited
-    for. Raises Problem."""
+    """A question's answer. The client wants figures now: a slow broker is reported, not waited for.
+    Raises Problem."""
     try:
         async with asyncio.timeout(ANSWER_WITHIN_S):
             return await question
     except TimeoutError:
-        raise unavailable("the broker is there and says nothing", retry_after_s=2) from None
+        raise unavailable("the broker is connected but does not answer", retry_after_s=2) from None
     except FaktoryError as error:
         raise broker_failed(error) from error
 

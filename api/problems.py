@@ -10,8 +10,8 @@ from manyhands.shared.http.problems import MEDIA_TYPE, document
 
 @dataclass(slots=True, eq=False)
 class Problem(Exception):
-    """An answer that is not a success. `more` are members of its own: field, line, errors … After
-    one that `closes`, the connection is of no more use."""
+    """An answer that is not a success. `more` are further members: field, line, errors … After one
+    that `closes`, the connection is closed."""
 
     status: int
     detail: str

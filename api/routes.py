@@ -11,16 +11,18 @@ from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Res
 from prometheus_client.core import Metric
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from manyhands.api.bodies import read_body, unpack_whole
+from manyhands.api.bodies import read_body
 from manyhands.api.body_lines import NDJSON, body_lines
 from manyhands.api.guard import RequestHeaders
 from manyhands.api.intake import EncodedJob, checked, query_options, split_list
 from manyhands.api.keys import Key
 from manyhands.api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
+from manyhands.api.openapi_bodies import json_body
 from manyhands.api.parts import Parts, broker_failed, pay_now, soon
-from manyhands.api.problems import Problem, bad_request, too_busy, too_large, unavailable
+from manyhands.api.problems import Problem, bad_request, too_busy, unavailable
 from manyhands.api.siblings import ask_all
 from manyhands.api.stream import JobStream, ReadLine, push_list
+from manyhands.api.whole_body import whole_body
 from manyhands.shared.errors import FaktoryError, OverBudget
 from manyhands.shared.faktory.client import FaktoryVerbs, JobFilter, MutateTarget
 from manyhands.shared.http.answers import HeldAnswer
@@ -31,19 +33,13 @@ from manyhands.shared.version import VERSION
 
 MAX_LIST_JOBS = 10_000
 MAX_WHICH_BYTES = 1024 * 1024
-# More than what is said of one job.
+# More than the state of one job takes.
 STATE_BYTES = 1024
-# Of SQLite, whose row numbers are the places of a set's jobs.
+# The largest row number of SQLite; these are the cursors of a set.
 MAX_ID = 2**63 - 1
 PLAIN = "text/plain"
 
 router = APIRouter()
-
-
-def body_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The OpenAPI of a body that the route reads itself, whatever its content type says."""
-    content = {"application/json": {"schema": model.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}
 
 
 def held(parts: Parts, body: bytes) -> Response:
@@ -54,7 +50,7 @@ def held(parts: Parts, body: bytes) -> Response:
 
 
 def _too_many_pages() -> Problem:
-    return too_busy("too many pages are on their way already")
+    return too_busy("too many large answers are being sent already")
 
 
 def parts_of(request: Request) -> Parts:
@@ -85,7 +81,7 @@ class LineError(BaseModel):
     line: int
     status: int
     detail: str
-    field: str = Field("", description="What is wrong in the line, where that can be said")
+    field: str = Field("", description="The field that is wrong, if it can be named")
 
 
 class AcceptedLines(BaseModel):
@@ -96,8 +92,8 @@ class AcceptedLines(BaseModel):
 
 @router.post("/jobs", include_in_schema=False)
 async def take_jobs(request: Request) -> Response:
-    """Many jobs in one request. Of a JSON list all jobs must be in order, else none is taken; of
-    NDJSON and plain text each line stands for itself."""
+    """Many jobs in one request. A JSON list is taken as a whole or not at all; each line of NDJSON
+    or plain text is taken or refused by itself."""
     parts = parts_of(request)
     visit: RequestHeaders = request.scope["visit"]
     parts.refuse_if_draining()
@@ -111,19 +107,13 @@ async def take_jobs(request: Request) -> Response:
         raise bad_request("options stand in each job, not in the query")
     if visit.content_type in NDJSON:
         return await _take_lines(request, parts, parts.intake.line)
-    return await _take_list(request, parts, visit)
+    return await _take_list(request, parts)
 
 
-async def _take_list(request: Request, parts: Parts, visit: RequestHeaders) -> Response:
+async def _take_list(request: Request, parts: Parts) -> Response:
     key: Key = request.scope["key"]
-    limit = parts.settings.max_body_bytes
-    announced = visit.content_length
-    if announced is not None and announced > limit:
-        raise too_large("the body", limit)
-    size = limit if announced is None or visit.content_encoding else announced
-    with parts.bulk.hold(key, size):
-        packed = await read_body(request.receive, limit)
-        items = split_list(unpack_whole(packed, visit.content_encoding, limit))
+    async with whole_body(request, parts, parts.settings.max_body_bytes) as body:
+        items = split_list(body)
         if len(items) > MAX_LIST_JOBS:
             raise Problem(413, f"a list has at most {MAX_LIST_JOBS} jobs: send more as NDJSON")
         jobs = await push_list(
@@ -259,7 +249,9 @@ async def get_set(
     return await _from_web(parts, page, f"list {name} jobs", PAGE_BYTES)
 
 
-@router.post("/sets/{name}/{action}", tags=["sets"], status_code=204, openapi_extra=body_of(Which))
+@router.post(
+    "/sets/{name}/{action}", tags=["sets"], status_code=204, openapi_extra=json_body(Which)
+)
 async def change_set(
     name: MutateTarget, action: SetAction, request: Request, parts: PartsOf
 ) -> None:
@@ -294,8 +286,8 @@ async def _mutate(
 
 
 async def _from_web(parts: Parts, path: str, what: str, size: int) -> Response:
-    """Ask the broker's HTTP side for so many bytes; a real Faktory has pages for people there, and
-    no JSON."""
+    """Ask the broker's HTTP side for an answer of at most `size` bytes; a real Faktory has pages
+    for people there, and no JSON."""
     if not parts.require_broker().is_our_broker:
         page = str(parts.web.base_url)
         raise Problem(501, f"a Faktory server cannot {what} for a program: see {page}")
@@ -346,8 +338,8 @@ class Readiness(Status):
 
 @router.get("/readyz", tags=["operations"])
 async def get_ready(parts: PartsOf) -> Readiness:
-    """The broker is there, and the service is not shutting down. Shards whose files are damaged
-    hold up crawls and nothing else, so they are only named."""
+    """The broker is connected, and the service is not shutting down. Damaged shards hold up only
+    crawls, so they are merely named."""
     parts.refuse_if_draining()
     parts.require_broker()
     damaged = await parts.crawls.damaged_shards() if parts.crawls is not None else []

@@ -1,7 +1,7 @@
-"""Figures of all processes of the service: whoever is asked, asks the others.
+"""Figures of all processes of the service: the one that is asked asks the others.
 
-Each process listens on a socket of its own in a directory that they share. No files of figures
-are kept: those of dead processes would make every scrape slower for ever.
+Each process listens on its own socket in a shared directory. Figures are not kept in files: those
+of dead processes would slow down every scrape for ever.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ ANSWER_WITHIN_S = 1.0
 
 @contextlib.asynccontextmanager
 async def answering(directory: Path, registry: CollectorRegistry) -> AsyncIterator[None]:
-    """Tell whoever connects what this process has counted."""
+    """Send this process's figures to every process that connects."""
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(orjson.dumps(snapshot(registry)))

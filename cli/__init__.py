@@ -1,4 +1,4 @@
-"""The command line: starts the services as processes of their own, and talks to them over HTTP."""
+"""The command line: starts the services as separate processes, and talks to them over HTTP."""
 
 if __name__ != "manyhands.cli":
     raise ImportError(f"import manyhands.cli, not {__name__}: there must be only one of it")

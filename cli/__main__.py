@@ -1,4 +1,4 @@
-"""Every command of `manyhands` but the services: what a newcomer types first."""
+"""Every command of `manyhands` except the services: what a newcomer types first."""
 
 import argparse
 import asyncio

@@ -1,4 +1,4 @@
-"""The API, asked over HTTP. What it refuses becomes an error with its own words."""
+"""The API over HTTP. A refusal becomes an error with the API's own words."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ NOT_SET_UP = HTTPStatus.NOT_IMPLEMENTED
 
 
 class ApiFailed(ManyhandsError):
-    """The API refused, or could not be asked. `problem` is what it said, with all members."""
+    """The API refused, or could not be reached. `problem` is its whole answer."""
 
     def __init__(
         self, message: str, status: int = 0, problem: Mapping[str, Any] | None = None
@@ -61,7 +61,7 @@ class Api:
 
 @asynccontextmanager
 async def api_client(url: str, key: str | None = None) -> AsyncIterator[Api]:
-    # A proxy must not get to see calls to this machine.
+    # Calls to this machine must not go through a proxy.
     is_here = is_loopback(urlsplit(url).hostname or "")
     async with httpx.AsyncClient(
         base_url=url,

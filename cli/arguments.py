@@ -194,13 +194,7 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="where to write records (default: in the state DIR)",
     )
-    crawl.add_argument(
-        "--state",
-        type=Path,
-        default=DATA_DIRECTORY,
-        metavar="DIR",
-        help=f"where to store the crawl (default {DATA_DIRECTORY})",
-    )
+    _add_directory(crawl, "--state", "the crawl")
     crawl.add_argument("--json", action="store_true", help="print the summary as JSON to stdout")
 
 
@@ -209,13 +203,7 @@ def _add_up(up: argparse.ArgumentParser) -> None:
         "Run the broker, the API and the workers on this machine until Ctrl-C. If one of\n"
         "them exits, all stop with an error; nothing is restarted."
     )
-    up.add_argument(
-        "--dir",
-        type=Path,
-        default=DATA_DIRECTORY,
-        metavar="DIR",
-        help=f"where to store jobs, crawls and records (default {DATA_DIRECTORY})",
-    )
+    _add_directory(up, "--dir", "jobs, crawls and records")
     up.add_argument(
         "--api-bind", metavar="HOST:PORT", help="where the API listens (default 127.0.0.1:3000)"
     )
@@ -274,6 +262,16 @@ def _add_status(status: argparse.ArgumentParser) -> None:
     _add_api(status)
     status.add_argument("--watch", action="store_true", help="refresh every second until Ctrl-C")
     status.add_argument("--json", action="store_true", help="print JSON to stdout")
+
+
+def _add_directory(command: argparse.ArgumentParser, option: str, what: str) -> None:
+    command.add_argument(
+        option,
+        type=Path,
+        default=DATA_DIRECTORY,
+        metavar="DIR",
+        help=f"where to store {what} (default {DATA_DIRECTORY})",
+    )
 
 
 def _add_api(command: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Where people read: stderr. What is data goes to stdout."""
+"""Text for people goes to stderr, data to stdout."""
 
 import sys
 
@@ -6,8 +6,8 @@ from rich.console import Console
 
 
 def for_people() -> Console:
-    """Text is shown as it is, whatever a site puts into its URLs. In a file or a pipe a line stays
-    one line; a table needs `soft_wrap=False` there."""
+    """Shows text as it is, without markup that a site may put into its URLs. In a file or a pipe a
+    line stays one line; a table needs `soft_wrap=False` there."""
     is_terminal = sys.stderr.isatty()
     return Console(
         stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=not is_terminal

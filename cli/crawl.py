@@ -34,17 +34,17 @@ from manyhands.shared.crawl.spec import CrawlSpec
 
 STAGES = "crawl:1x200 parse:1x80"
 NO_EMAIL = (
-    "--email is missing: the address of whoever answers for the crawl. It is sent with each "
-    "request, so that a site's owner can write to you"
+    "--email is missing: your address. It is sent with each request, so that a site's owner "
+    "can write to you"
 )
 STOPPING = "stopping: what is being fetched is finished (Ctrl-C again ends at once)"
-# What of the user's own variables is for a crawl.
+# The sections whose variables the user may set for a crawl.
 PASSED = ("fetch", "allow", "crawl", "pressure")
 SHOWN_PUT_OFF = 3
 
 
 def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What is posted to the API. Raises UsageError."""
+    """The request for the API. Raises UsageError."""
     if not arguments.email:
         raise UsageError(NO_EMAIL)
     request: dict[str, Any] = {
@@ -73,7 +73,7 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
     await _check_hosts(console, arguments.urls)
     place = Place(arguments.state.absolute())
     if request is None and read_kept(place.directory) is None:
-        raise UsageError(f"no URL is given, and {arguments.state} has no crawl to go on with")
+        raise UsageError(f"no URL is given, and {arguments.state} has no crawl to resume")
     place.make()
     with stop_by_signals(lambda: console.print(STOPPING)) as stop:
         async with (
@@ -103,7 +103,7 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
 
 
 async def _check_hosts(console: Console, texts: Sequence[str]) -> None:
-    """A wrong name is told at once: a polite crawler would come back for hours."""
+    """Report a wrong name at once: a polite crawler would keep trying it for hours."""
     if variables("fetch").get("FETCH_DNS_SERVERS"):
         return
     found = await look_up(read_urls(texts))
@@ -125,7 +125,7 @@ def _worker_settings(records: Path) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Stalls:
-    """A real site may want to be left alone for an hour: that is told, and no error."""
+    """A real site may ask to be left alone for an hour: say so, but it is no error."""
 
     console: Console
     api: Api
@@ -134,14 +134,14 @@ class Stalls:
         domains = await self.api.get("/domains", limit=SHOWN_PUT_OFF)
         why = "; ".join(put_off(domains["domains"])) or snapshot.limited_by
         self.console.print(
-            f"nothing has moved for {AFTER_S:.0f} s: {why}. Ctrl-C stops; what is known is kept"
+            f"nothing has moved for {AFTER_S:.0f} s: {why}. Ctrl-C stops; the crawl can be resumed"
         )
 
 
 def _interrupted(console: Console, snapshot: Snapshot | None, state: Path) -> int:
     if snapshot is not None:
         console.print(summary_table(snapshot), soft_wrap=False)
-    console.print(f"stopped before its end; go on with: manyhands crawl --state {state}")
+    console.print(f"stopped before its end; resume with: manyhands crawl --state {state}")
     return INTERRUPTED
 
 

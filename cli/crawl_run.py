@@ -21,7 +21,7 @@ class CrawlRun:
     is_resumed: bool
 
     def __str__(self) -> str:
-        what = "going on with" if self.is_resumed else "starting"
+        what = "resuming" if self.is_resumed else "starting"
         return f"{what} crawl {self.id} of {some_seeds(self.kept.request)}"
 
 
@@ -34,7 +34,7 @@ def some_seeds(request: Mapping[str, Any]) -> str:
 async def find_order(
     client: Api, state: Path, request: Mapping[str, Any] | None, output: Path | None
 ) -> CrawlRun:
-    """Without a request only what is unfinished can be meant. Raises UsageError."""
+    """Without a request, the unfinished crawl is meant. Raises UsageError."""
     kept = await asyncio.to_thread(read_kept, state)
     if kept is not None:
         number = await _start(client, kept)
@@ -43,7 +43,7 @@ async def find_order(
             if request is not None and not kept.is_for(request):
                 raise UsageError(
                     f"{state} has another crawl that is not finished (of "
-                    f"{some_seeds(kept.request)}): go on with it by --state {state} alone, or "
+                    f"{some_seeds(kept.request)}): resume it with --state {state} alone, or "
                     "give another --state"
                 )
             return CrawlRun(kept, number, is_resumed=True)
@@ -51,7 +51,7 @@ async def find_order(
         raise UsageError(f"the crawl in {state} has ended; give URLs for another")
     await asyncio.to_thread(check_output, output)
     kept = SavedCrawl.new(request, output)
-    # Before the crawl is started: one that is killed in between must find it again.
+    # Before the crawl starts, so that a command killed in between finds it again.
     await asyncio.to_thread(keep, state, kept)
     return CrawlRun(kept, await _start(client, kept), is_resumed=False)
 

@@ -1,4 +1,4 @@
-"""What a crawl has not seen of its pages, told to people. Pure."""
+"""What a crawl has not seen of its pages, in words. Pure."""
 
 from collections.abc import Mapping
 

@@ -1,5 +1,5 @@
-"""The main job in one command: broker, API, workers and a made-up web, which is crawled and says
-itself how it was visited."""
+"""Everything in one command: broker, API, workers and a made-up web, which is crawled and reports
+how politely it was visited."""
 
 import argparse
 import tempfile
@@ -34,7 +34,7 @@ from manyhands.shared.crawl.states import CrawlState
 
 LATENCY_MS = 20
 PARSE_SLOTS = 40
-# A start that takes longer is one that builds.
+# A start that takes longer is building the web.
 BUILDING_AFTER_S = 5.0
 SHOWN_RECORDS = 3
 CONTACT = "demo@example.org"
@@ -161,7 +161,7 @@ def _origin_table(verdict: Mapping[str, Any]) -> Table:
 
 
 def wrongs(snapshot: Snapshot, verdict: Mapping[str, Any], records: int, pages: int) -> list[str]:
-    """What a perfect crawl would not have."""
+    """What went wrong, compared with a perfect crawl."""
     found = []
     if snapshot.state is not CrawlState.COMPLETED:
         found.append(f"the crawl ended as {snapshot.state}: {snapshot.reason}")

@@ -1,4 +1,4 @@
-"""What is shown of a crawl, taken from what the API and the worker answer. Pure."""
+"""What is shown of a crawl, from the answers of the API and the worker. Pure."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +17,8 @@ _CRAWL_STATE = re.compile(
 
 @dataclass(slots=True, frozen=True)
 class Hosts:
-    """Domains that the workers have in memory: those that may be visited now, and those whose
-    time has not come; and the slots in which a page is being fetched. Told every five seconds."""
+    """Domains that the workers have in memory: those that may be visited now, and those that must
+    wait; and the slots in which a page is being fetched. Updated every five seconds."""
 
     ready: int
     waiting: int
@@ -27,7 +27,7 @@ class Hosts:
 
 @dataclass(slots=True, frozen=True)
 class Snapshot:
-    """A crawl at one moment. `hosts` is None when no worker says."""
+    """A crawl at one moment. `hosts` is None when no worker reports any."""
 
     id: int
     state: CrawlState
@@ -55,7 +55,7 @@ class Snapshot:
 
     @property
     def movement(self) -> tuple[object, ...]:
-        """Something has happened when this changes."""
+        """Changes whenever something happens."""
         return (self.state, *self.urls.values(), *self.counters.values())
 
 
@@ -90,7 +90,7 @@ def _seconds(started_at: str | None, ended_at: str | None) -> float:
 
 
 def hosts_of(metrics: str) -> Hosts | None:
-    """From the `/metrics` of a worker service; None when no process of it says."""
+    """From the `/metrics` of a worker service; None when no process reports them."""
     told: dict[str, int] = {}
     for figure, number in _CRAWL_STATE.findall(metrics):
         told[figure] = told.get(figure, 0) + int(float(number))
@@ -100,7 +100,7 @@ def hosts_of(metrics: str) -> Hosts | None:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Without how many pages are done: that is the bar's."""
+    """Without the number of pages done, which the bar shows."""
     parts = [
         "– pages/s" if snapshot.pages_per_s is None else f"{snapshot.pages_per_s:,.1f} pages/s"
     ]
@@ -129,7 +129,7 @@ def error_count(snapshot: Snapshot) -> int:
 
 
 def is_a_rule(reason: str) -> bool:
-    """Left out because somebody said so: no error."""
+    """Left out on purpose: not errors."""
     rules = ("content type", "domain blocked", "crawl-delay", "purged")
     return reason == "robots.txt" or reason.startswith(rules)
 
@@ -151,7 +151,7 @@ def why_nothing(snapshot: Snapshot) -> str | None:
         return None
     admitted = snapshot.counters["admitted"]
     if admitted and snapshot.urls["disallowed"] == admitted:
-        return "robots.txt forbids all of it: the site does not want to be crawled there"
+        return "robots.txt forbids all of it: the site does not want to be crawled"
     if snapshot.errors:
         most = snapshot.errors[0]
         return f"{most['reason']} ({most['count']} ×), such as {most['sample_url']}"
@@ -159,7 +159,7 @@ def why_nothing(snapshot: Snapshot) -> str | None:
 
 
 def put_off(domains: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Of a crawl that stands still: the domains that are left alone, and until when."""
+    """Why a crawl stands still: the domains that are left alone, and until when."""
     told = []
     for domain in domains:
         times = [origin["ready_at"] for origin in domain["origins"] if origin["ready_at"]]

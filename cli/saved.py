@@ -1,4 +1,4 @@
-"""The crawl of a directory: what was asked for, so that the same command goes on with it."""
+"""The crawl of a directory: its request, so that the same command resumes it."""
 
 import secrets
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class SavedCrawl:
 
 
 def read_kept(directory: Path) -> SavedCrawl | None:
-    """Raises UsageError when it is there and cannot be read."""
+    """Raises UsageError when it exists and cannot be read."""
     file = directory / FILE
     try:
         return SavedCrawl(**orjson.loads(file.read_bytes()))

@@ -1,4 +1,4 @@
-"""The URLs that somebody types, and what is wrong with them: said before anything is started."""
+"""The URLs on the command line, and what is wrong with them: reported before anything starts."""
 
 import asyncio
 import socket
@@ -9,12 +9,12 @@ from ipaddress import ip_address
 from manyhands.shared.errors import InvalidUrl, ManyhandsError
 from manyhands.shared.urls import Url, parse_url
 
-# Looked up before the start; who gives more is no newcomer.
+# The most hosts looked up before the start; a newcomer gives fewer.
 MOST_LOOKED_UP = 20
 
 
 class UsageError(ManyhandsError):
-    """What was typed cannot be meant."""
+    """The command line makes no sense."""
 
 
 def read_urls(texts: Iterable[str]) -> list[Url]:
@@ -39,7 +39,7 @@ def _hint(text: str) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Found:
-    """Where the hosts of some URLs are; an empty list is a host that was not found."""
+    """The addresses of some URLs' hosts; an empty list is a host that was not found."""
 
     addresses: Mapping[str, Sequence[str]]
 

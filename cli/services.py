@@ -1,4 +1,4 @@
-"""Starts the services as processes of their own, and ends them. The one way to do so here."""
+"""Starts the services as separate processes, and ends them. Nothing else here does."""
 
 import asyncio
 import os
@@ -21,7 +21,7 @@ from manyhands.shared.settings.environment import environment
 from manyhands.shared.settings.names import VARIABLE_PREFIXES, known_variables
 
 START_S = 30.0
-# A worker has 25 s to finish what it is fetching.
+# A worker has 25 s to finish its fetches.
 END_S = 40.0
 LOOK_EVERY_S = 0.05
 # Of a log, in an error.
@@ -64,7 +64,7 @@ class Place:
 
 @dataclass(slots=True, frozen=True)
 class Service:
-    """A process that runs. What it says goes to its log; an earlier one's may stand before it."""
+    """A running process. Its output goes to its log, behind that of earlier runs."""
 
     name: str
     process: asyncio.subprocess.Process
@@ -90,7 +90,7 @@ class Service:
             raise self.failed(f"ended with {self.process.returncode}")
 
     async def line(self, has: bytes, on_wait: Callable[[float], None] | None = None) -> Any:
-        """The first JSON line that has this text. `on_wait` is told the seconds so far."""
+        """The first JSON line that has this text. `on_wait` gets the seconds so far."""
         started_at = time.monotonic()
         while True:
             is_last_look = self.has_ended
@@ -116,10 +116,10 @@ def service(
 async def _process(
     name: str, place: Place, settings: Mapping[str, str], *command: str
 ) -> AsyncIterator[Service]:
-    """`python -m command`; ended with SIGTERM, or killed when our own command is to end at once.
-    Variables of the person who runs this, and the files of the current directory, are meant for
-    services of theirs; so it runs in another directory. In a session of its own: Ctrl-C is for the
-    command, which ends its services in order."""
+    """`python -m command`; ended with SIGTERM, or killed when our own command must end at once. It
+    runs without the user's variables and in another directory, because those and the files of the
+    current directory are meant for the user's own services. It has its own session: Ctrl-C goes to
+    the command, which ends its services in order."""
     log = place.log_of(name)
     others = {
         key: value for key, value in environment().items() if not key.startswith(VARIABLE_PREFIXES)
@@ -146,7 +146,7 @@ async def _process(
 
 
 async def end(started: Service) -> None:
-    """Does nothing to one that has ended."""
+    """Does nothing if it has ended."""
     process = started.process
     if process.returncode is None:
         with suppress(ProcessLookupError):
@@ -198,7 +198,7 @@ class ApiService:
 async def api(
     place: Place, broker: Broker, settings: Mapping[str, str] | None = None
 ) -> AsyncIterator[ApiService]:
-    """Gives a client for it, when it is ready."""
+    """Yields a client for it once it is ready."""
     given = {"API_BIND": f"127.0.0.1:{_free_port()}", "API_LOG_LEVEL": "warning"}
     given |= settings or {}
     given |= {
@@ -226,7 +226,7 @@ class Worker:
 async def worker(
     place: Place, broker: Broker, settings: Mapping[str, str]
 ) -> AsyncIterator[Worker]:
-    """Gives it when it runs; its processes may still be starting."""
+    """Yields it once it runs; its processes may still be starting."""
     given = {"WORKER_HTTP_BIND": LOOPBACK_ANY_PORT, **settings}
     given |= {"FAKTORY_URL": broker.url, "CRAWL_STATE": str(place.state)}
     async with service("worker", place, given) as started:
@@ -250,19 +250,19 @@ class Web:
     service: Service
 
     async def ready(self, on_wait: Callable[[float], None]) -> Site:
-        """It has to be built where it never ran."""
+        """On a machine where it never ran, it is built first."""
         told = await self.service.line(b'"event":"ready"', on_wait)
         return Site(told["seeds"], told["pages"], told["worker_settings"])
 
     async def verdict(self) -> Any:
-        """Ends it; what it says of its visitors then."""
+        """End it and return its report on its visitors."""
         await end(self.service)
         return await self.service.line(b'"event":"verdict"')
 
 
 @asynccontextmanager
 async def web(place: Place, *arguments: str) -> AsyncIterator[Web]:
-    """Gives it at once: other services can start at the same time."""
+    """Yields it at once: other services can start at the same time."""
     path = os.pathsep.join(filter(None, (str(ROOT), environment().get("PYTHONPATH"))))
     command = ("loadtest", "web", *arguments)
     async with _process("loadtest", place, {"PYTHONPATH": path}, *command) as started:
@@ -287,7 +287,7 @@ def _free_port() -> int:
 
 
 def variables(*sections: str) -> dict[str, str]:
-    """Those of the person who runs this, for these sections of the settings."""
+    """The user's own variables for these sections of the settings."""
     prefixes = tuple(f"{section.upper()}_" for section in sections)
     known = known_variables(sections)
     return {
@@ -298,6 +298,6 @@ def variables(*sections: str) -> dict[str, str]:
 
 
 def sinks(*more: str) -> dict[str, str]:
-    """SINKS of the person who runs this, and more of them."""
+    """The user's SINKS, and more of them."""
     given = variables("sinks")
     return given | {"SINKS": ",".join(filter(None, (*more, given.get("SINKS"))))}

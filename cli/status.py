@@ -1,4 +1,4 @@
-"""`manyhands status`: queues and crawls, or one crawl, once or again and again."""
+"""`manyhands status`: queues and crawls, or one crawl, once or repeatedly."""
 
 import argparse
 import asyncio
@@ -22,7 +22,7 @@ SHOWN_ERRORS = 10
 
 
 async def run_status(arguments: argparse.Namespace) -> int:
-    # With --json it is data, and the table is what people look at.
+    # With --json stdout gets data; the table is for people.
     console = for_people()
     async with api_client(arguments.api, arguments.key) as client:
         if not arguments.watch:

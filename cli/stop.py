@@ -10,7 +10,7 @@ INTERRUPTED = 130
 
 
 class Stop:
-    """State: whether it was asked for. A second one cancels the task that waits."""
+    """State: whether a stop was asked for. A second request cancels the task that waits."""
 
     def __init__(self, on_first: Callable[[], None]) -> None:
         self._on_first = on_first
@@ -22,7 +22,7 @@ class Stop:
         return self._asked.is_set()
 
     async def wait(self, seconds: float) -> bool:
-        """For so long, or until it is asked for; whether it is."""
+        """Wait this long, or until a stop is asked for; True if it was."""
         try:
             async with asyncio.timeout(seconds):
                 await self._asked.wait()

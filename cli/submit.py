@@ -30,12 +30,12 @@ GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 PLAIN, NDJSON = "text/plain", "application/x-ndjson"
 URLS_ARE = "fetch"
 SHOWN_ERRORS = 10
-# A key with a rate is held back for as long as that takes.
+# A key with a rate limit is held back for as long as it takes.
 TIMEOUT_S = 600.0
 
 
 class Member(Protocol):
-    """What zlib and zstandard unpack one packed file with."""
+    """The unpacker of one file, from zlib or zstandard."""
 
     @property
     def eof(self) -> bool: ...
@@ -47,7 +47,7 @@ class Member(Protocol):
 
 
 class Unpacking:
-    """Of one packed file, or of several that were joined. State: the one that is being read."""
+    """Unpacks one file, or several that were joined. State: the one being read."""
 
     def __init__(self, make: Callable[[], Member]) -> None:
         self._make = make
@@ -62,20 +62,20 @@ class Unpacking:
             try:
                 out += self._member.decompress(data)
             except (zlib.error, zstandard.ZstdError) as error:
-                raise UsageError(f"the file is not packed as it says: {error}") from None
+                raise UsageError(f"the file cannot be unpacked: {error}") from None
             data = self._member.unused_data if self._member.eof else b""
         return out
 
     def end(self) -> None:
         """Raises UsageError when there should be more."""
         if self._member is not None and not self._member.eof:
-            raise UsageError("the packed file is cut off: what was whole of it is queued")
+            raise UsageError("the packed file is cut off: its whole lines are queued")
 
 
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """What a file is, by how it begins: packed by what, and whether its lines are JSON; whole jobs,
-    or the arguments of some."""
+    """What a file is, judged by its beginning: how it is packed, whether its lines are JSON, and
+    whether these are whole jobs or only arguments."""
 
     encoding: str
     content_type: str
@@ -130,13 +130,13 @@ class Sending:
 
 
 def sending(kind: Kind, jobtype: str, crawl: int | None) -> Sending:
-    """Raises UsageError when what was asked for does not fit the file."""
+    """Raises UsageError when the options do not fit the file."""
     headers = {"Content-Type": kind.content_type}
     if kind.encoding:
         headers["Content-Encoding"] = kind.encoding
     if crawl is not None:
         if kind.content_type == NDJSON and not kind.are_arguments:
-            raise UsageError('the file has jobs, not seeds: URLs or {"url": ...} are wanted')
+            raise UsageError('the file has jobs, not seeds: it must have URLs or {"url": ...}')
         return Sending(f"/crawls/{crawl}/seeds?last=true", headers)
     if not kind.are_arguments:
         if kind.content_type == PLAIN and jobtype != URLS_ARE:
@@ -189,7 +189,7 @@ async def send(client: Api, order: Sending, chunks: AsyncIterator[bytes]) -> Map
 async def wrapped(
     chunks: AsyncIterator[bytes], wrap: bytes, unpacking: Unpacking | None
 ) -> AsyncIterator[bytes]:
-    """Each line as the arguments of a job; the numbers of the lines stay."""
+    """Each line as the arguments of a job; lines keep their numbers."""
     rest = b""
     async for chunk in chunks:
         data = chunk if unpacking is None else unpacking.feed(chunk)
@@ -208,7 +208,7 @@ def _wrapped_line(line: bytes, wrap: bytes) -> bytes:
 
 
 def tell(console: Console, answer: Mapping[str, Any], name_of: Callable[[int], str]) -> int:
-    """What became of the lines, and the exit code of that. `name_of` says how a line is called."""
+    """Print what became of the lines; returns the exit code. `name_of` gives a line's name."""
     for error in answer["errors"][:SHOWN_ERRORS]:
         console.print(f"{name_of(error['line'])}: {error['detail']}")
     hidden = answer["refused"] - len(answer["errors"][:SHOWN_ERRORS])

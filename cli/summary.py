@@ -1,4 +1,4 @@
-"""What is said of a crawl at its end: for people, and as JSON."""
+"""The summary of a crawl at its end, for people and as JSON."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +23,7 @@ def summary_table(snapshot: Snapshot) -> Table:
     table = Table(title=title(snapshot), title_justify="left", show_header=False, box=None)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    # That of a crawl that is stopped is not over.
+    # The time of a crawl that was stopped is not over yet.
     time = f" in {snapshot.seconds:,.1f} s: {rate(snapshot):,.1f}/s" if snapshot.seconds else ""
     table.add_row("pages", f"{snapshot.pages:,}{time}, {size(snapshot.counters['bytes'])}")
     table.add_row("URLs", counts(snapshot.urls))

@@ -13,7 +13,7 @@ from manyhands.cli.services import (
 )
 from manyhands.cli.stop import INTERRUPTED, stop_by_signals
 
-# As everywhere in the documentation.
+# The same ports as in the documentation.
 BROKER = {"BROKER_BIND": "127.0.0.1:7419", "BROKER_HTTP_BIND": "127.0.0.1:7420"}
 API = {"API_BIND": "127.0.0.1:3000"}
 WORKER = {

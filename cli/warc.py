@@ -27,7 +27,7 @@ from manyhands.shared.warc_places import (
 
 LINES_AT_ONCE = 500
 LIST_TIMEOUT_S = 60.0
-# Of a list: what shows how it is packed.
+# The beginning of a list, which shows how it is packed.
 BEGINNING_BYTES = 4096
 
 _LIST = re.compile(r"\.(paths|txt|list|lst)(\.(gz|zst))?$", re.I)
@@ -42,7 +42,7 @@ async def run_warc(arguments: argparse.Namespace) -> int:
         source for name in arguments.files for source in await sources_of(name, arguments.prefix)
     ]
     if not sources:
-        raise UsageError("there is no WARC file in what was given")
+        raise UsageError("the arguments name no WARC file")
     with _progress(console, len(sources)) as sent:
         async with api_client(arguments.api, arguments.key) as client:
             order = Sending("/jobs", {"Content-Type": NDJSON})
@@ -56,13 +56,14 @@ async def sources_of(name: str, prefix: str) -> list[str]:
     if not _LIST.search(str(place)):
         return [_path_of(name) if isinstance(place, FileAt) else name]
     if isinstance(place, ObjectAt):
-        raise UsageError(f"{name}: a list on S3 is not read: fetch it first")
+        raise UsageError(f"{name}: lists on S3 cannot be read: download it first")
     data = _read(Path(name)) if isinstance(place, FileAt) else await _fetched(name)
     return listed_sources(name, data, prefix)
 
 
 def listed_sources(name: str, data: bytes, prefix: str) -> list[str]:
-    """What a list names, one in a line; relative paths behind the prefix. Raises UsageError."""
+    """The places that a list names, one per line; the prefix goes before relative paths. Raises
+    UsageError."""
     unpacking = kind_of(data[:BEGINNING_BYTES]).unpacker()
     if unpacking is not None:
         data = unpacking.feed(data)

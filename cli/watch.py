@@ -1,4 +1,4 @@
-"""Watches a crawl to its end, and shows how far it is."""
+"""Watches a crawl to its end, and shows its progress."""
 
 import asyncio
 import time
@@ -19,9 +19,9 @@ from manyhands.cli.stall import Stall
 from manyhands.cli.stop import Stop
 
 LOOK_EVERY_S = 0.5
-# Without a terminal there is nothing to redraw; a line now and then says the same.
+# Without a terminal nothing can be redrawn; a line now and then says the same.
 PLAIN_LINE_EVERY_S = 2.0
-# What an API that has too much to do may answer.
+# What a busy API may answer.
 PASSING = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
@@ -80,8 +80,8 @@ class Watch:
     async def to_the_end(
         self, stop: Stop, on_stall: Callable[[Snapshot], Awaitable[None]]
     ) -> Snapshot | None:
-        """The last snapshot: of a crawl that has not ended if it was stopped before; None if there
-        was none. Raises ServiceFailed when a service has ended."""
+        """The last snapshot, which shows an unfinished crawl if it was stopped; None if there was
+        none. Raises ServiceFailed when a service has ended."""
         stall = Stall(time.monotonic())
         last: Snapshot | None = None
         with self.display.shown():
@@ -99,7 +99,7 @@ class Watch:
         return last
 
     async def _look(self) -> Snapshot | None:
-        """None: the API has too much to do just now."""
+        """None: the API is too busy just now."""
         for service in self.services:
             service.check()
         try:

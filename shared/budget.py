@@ -1,4 +1,4 @@
-"""How many bytes a process holds for its clients at a time, all of them together. Pure."""
+"""The bytes that a process holds for all its clients together. Pure."""
 
 import contextlib
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ class ByteBudget:
         return self._held
 
     def has_room(self, size: int) -> bool:
-        """One that is larger than the whole budget has its turn when nothing else is held: else it
-        never had one."""
+        """Something larger than the whole budget fits when nothing else is held; otherwise it would
+        never fit."""
         return not self._held or self._held + size <= self.limit
 
     def take(self, size: int) -> None:

@@ -1,5 +1,5 @@
-"""Two clocks: what waits runs on the monotonic one, which nobody sets; the wall clock says what
-time to show, when scheduled jobs are due, and what is kept for another process to read. Pure: both
+"""Two clocks. Everything that waits uses the monotonic one, which nobody sets. The wall clock is
+for times that are shown, for scheduled jobs, and for times that another process reads. Pure: both
 are passed in.
 """
 
@@ -14,7 +14,7 @@ class Steps:
         self._ahead_s = wall - now
 
     def look(self, now: float, wall: float) -> float:
-        """By how many seconds it was set since the last step that was told; 0 if it was not."""
+        """Seconds by which it was set since the last step that was reported; 0 if it was not."""
         step_s = wall - now - self._ahead_s
         if abs(step_s) < STEP_S:
             return 0.0

@@ -1,4 +1,4 @@
-"""Files below a directory that somebody else names, whatever links and dots are in the name."""
+"""Files that a client names and that must lie below one directory, despite links and dots."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ class Outside(ValueError):
 
 
 def path_below(directory: Path, name: str) -> Path:
-    """The real path; a part of it need not be there. Raises Outside."""
+    """The real path; it need not exist. Raises Outside."""
     root = directory.resolve()
     try:
         path = (root / name).resolve()

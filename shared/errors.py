@@ -23,7 +23,7 @@ class InvalidUrl(ManyhandsError, ValueError):
 
 
 class OverBudget(ManyhandsError):
-    """There is no room for so many bytes now: refuse whoever brings them, he may come again."""
+    """There is no room for these bytes now: refuse them; the client may try again."""
 
     def __init__(self, size: int, held: int, limit: int) -> None:
         super().__init__(f"{size} bytes more are too many: {held} of {limit} are held already")

@@ -46,7 +46,7 @@ class _Jids:
 
     def __init__(self) -> None:
         self.forget()
-        # A child must not give out what its parent gives out, too.
+        # A forked child must not give out the same ids as its parent.
         os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:

@@ -60,8 +60,8 @@ class ParseArguments(Arguments):
 
 class WarcArguments(Arguments):
     """Decode a part of a WARC or WAT file from an offset on: its pages become `parse_pages` jobs,
-    and the rest of it another job like this one. `skip` is of use in files that were packed as a
-    whole only: how many records of the member at the offset are done."""
+    and the rest of the file another job like this one. `skip` is how many records of the member at
+    the offset are done; only files packed as a whole need it."""
 
     source: str = Field(examples=["https://data.example.com/crawl.warc.gz", "s3://bucket/key"])
     offset: int = Field(default=0, ge=0)
@@ -104,7 +104,7 @@ class JobType:
     queues: str
     queue_of: Callable[[Any, int], str]
     retry: int = DEFAULT_RETRY
-    # Long enough for the slowest job of the type: a worker that dies holds a job for so long.
+    # Long enough for the slowest job of the type; a job of a dead worker waits this long, too.
     reserve_for_s: int = DEFAULT_RESERVE_FOR_S
 
 

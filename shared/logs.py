@@ -20,7 +20,7 @@ FIRST_FIELDS = ("timestamp", "level", "component", "event")
 
 
 def configure_logs(level: str, **fixed: str) -> None:
-    """Called once by each process before it logs; libraries only call `get_logger`.
+    """Each process calls this once before it logs; everything else only calls `get_logger`.
 
     `fixed` are fields of every line: service, and process_type and process_id where there are
     several processes. The pid is added.
@@ -34,7 +34,7 @@ def configure_logs(level: str, **fixed: str) -> None:
     ]
     renderer: structlog.typing.Processor
     if is_terminal:
-        # Who sits there knows what was started; only which of its processes speaks is news.
+        # Somebody at a terminal knows what they started; only which process speaks is news.
         processors.append(_FixedFields({k: v for k, v in fixed.items() if k == "process_id"}))
         renderer = structlog.dev.ConsoleRenderer()
     else:
@@ -60,7 +60,7 @@ def get_logger(component: str) -> Logger:
 
 class _Patient:
     """A stream that may be on a full disk: a line that cannot be written must not stop the work
-    that it is about. State: how many are missing."""
+    it describes. State: how many lines were lost."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -98,7 +98,7 @@ def _take_in_libraries(
     processors: list[structlog.typing.Processor],
     renderer: structlog.typing.Processor,
 ) -> None:
-    """Their warnings and errors; what they say below that is about themselves."""
+    """Only warnings and errors of libraries: below that they log their own internals."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -1,4 +1,4 @@
-"""URLs as they may be shown: without what is in them that opens doors. Pure."""
+"""URLs with their passwords and keys masked, fit to be shown. Pure."""
 
 import re
 

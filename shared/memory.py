@@ -14,7 +14,7 @@ def resident_bytes(pid: int | None = None) -> int | None:
 
 
 def own_resident_bytes() -> int:
-    """Of this process; where the system does not say (it is not Linux, or no file can be opened any
-    more), the most that it ever used."""
+    """Of this process; its peak where the current figure is not available (not Linux, or no file
+    descriptor left)."""
     now = resident_bytes()
     return now if now is not None else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -6,6 +6,6 @@ OTHERS = 0o077
 
 
 def keep_files_private() -> None:
-    """First of all in every process: payloads, pages and state hold what others must not read. What
-    is there already keeps the rights that it has."""
+    """Called first in every process: payloads, pages and state hold what others must not read.
+    Existing files keep their permissions."""
     os.umask(OTHERS)

@@ -143,8 +143,8 @@ def resolve_reference(base: Url, reference: str) -> Url:
 
 
 class Links:
-    """`resolve_reference` for the many links of one page, most of which are canonical as they are
-    and need no second look. State: none that changes."""
+    """`resolve_reference` for the many links of one page, most of which are canonical already and
+    need no further work. State: none that changes."""
 
     __slots__ = ("_base", "_directory", "_origin", "_root")
 
@@ -223,8 +223,8 @@ def canonical_escapes(text: str) -> str:
 
 @lru_cache(maxsize=HOSTS_REMEMBERED)
 def registrable_domain(host: str) -> str:
-    """The domain that somebody registered (`bbc.co.uk` of `news.bbc.co.uk`). IP addresses, single
-    labels and public suffixes are domains of their own."""
+    """The domain that was registered (`bbc.co.uk` of `news.bbc.co.uk`). IP addresses, single labels
+    and public suffixes count as domains themselves."""
     if ":" in host or "." not in host or host.rpartition(".")[2].isdigit():
         return host
     return _public_suffixes().privatesuffix(host) or host
@@ -348,7 +348,7 @@ def _checked_ipv4(host: str) -> str:
 
 
 def _number(label: str) -> int:
-    """-1 for what is none."""
+    """-1 if it is not a number."""
     matched = _NUMBER.fullmatch(label)
     if matched is None:
         return -1

@@ -82,7 +82,7 @@ def parse_prefix(text: str) -> ObjectAt:
 
 def _parsed(text: str) -> Place:
     if not text or len(text) > MAX_PLACE_LENGTH or _CONTROL.search(text):
-        raise InvalidPlace(f"no path and no URL of 1 to {MAX_PLACE_LENGTH} characters")
+        raise InvalidPlace(f"a path or URL must have 1 to {MAX_PLACE_LENGTH} characters")
     found = _SCHEME.match(text)
     if found is None:
         return FileAt(text)
@@ -92,7 +92,7 @@ def _parsed(text: str) -> Place:
         case "s3":
             return _parsed_object(text[found.end() :])
         case scheme:
-            raise InvalidPlace(f"{scheme}:// is not known: a path, http(s):// or s3:// is")
+            raise InvalidPlace(f"{scheme}:// is not known: use a path, http(s):// or s3://")
 
 
 def _parsed_object(rest: str) -> ObjectAt:

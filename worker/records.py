@@ -8,9 +8,9 @@ says which job emitted it.
 from dataclasses import dataclass
 from typing import Any
 
-# A crawl visits a URL once; what a crash makes it fetch again is the same visit.
+# A crawl visits a URL once; a fetch repeated after a crash is the same visit.
 FIRST_VISIT = 1
-# Of a record besides what is counted of it, roughly.
+# Roughly, what a record takes besides the fields that are counted.
 _OVERHEAD_BYTES = 300
 
 
@@ -77,6 +77,5 @@ Record = Capture | PageRecord | PlainRecord
 
 
 def page_visit_id(store: str, crawl: int, key: str, visit: int = FIRST_VISIT) -> str:
-    """`store` tells the crawls of one directory of state from those of all others, `key` is that of
-    the URL."""
+    """`store` is the tag of the directory that keeps the crawl, `key` is the URL's."""
     return f"{store}.{crawl}.{key}.{visit}"

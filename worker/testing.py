@@ -119,7 +119,8 @@ def make_delivery(
     reserved_after: float | None = None,
     **fields: Any,
 ) -> Delivery:
-    """A job as the server would send it; reserved just now if a loop runs and nothing is said."""
+    """A job as the server would send it; reserved just now unless `reserved_after` says
+    otherwise."""
     if reserved_after is None:
         reserved_after = asyncio.get_running_loop().time()
     wire = {"jid": jid, "jobtype": jobtype, "args": list(args), "queue": "default"} | fields
@@ -177,7 +178,7 @@ class MemorySource:
         await self.settle_gate.wait()
         if isinstance(outcome, Retry | Defer | PutBack):
             copy = fresh_copy(delivery, outcome)
-            # None: it has no retry left, and the server would be told that it failed.
+            # None: it has no retry left, and the worker would send a FAIL.
             if copy is not None:
                 self.queued_again.append(orjson.loads(copy))
         self.events.append(f"settled {delivery.jid}")
@@ -189,7 +190,7 @@ class MemorySource:
             self.put_back_jids.append(delivery.jid)
 
     async def push(self, jobs: Sequence[Job]) -> None:
-        """Raises for what no server would be sent."""
+        """Raises for jobs that would never be sent to a server."""
         if self.push_error is not None:
             raise self.push_error
         check_batch(jobs)

@@ -1,4 +1,4 @@
-"""How many crawls there are in each state. Asked for by every scrape, so those that ended are
+"""The number of crawls in each state. Every scrape asks for it, so crawls that have ended are
 counted once."""
 
 from collections import Counter

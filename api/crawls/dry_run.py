@@ -9,7 +9,7 @@ from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_domain
 
-NOT_LOOKED_AT = "robots.txt, limits, and what was seen by crawls that run"
+NOT_LOOKED_AT = "robots.txt, limits, and URLs that running crawls have seen"
 
 
 class DryRun:
@@ -62,7 +62,7 @@ class DryRun:
         if not verdict.is_in:
             return verdict.reason
         if verdict.scope_name and verdict.scope_name not in self._seed_names:
-            return f"scope: {verdict.scope_name} is none of the seeds'"
+            return f"scope: no seed is on {verdict.scope_name}"
         if domain in self._blocked:
             return "blocked by the operator"
         return ""

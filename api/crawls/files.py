@@ -1,5 +1,5 @@
-"""Files of the operator's that a crawl names. They are read by the workers; here it is seen to
-that they are there and, where they are rules, that they can be read."""
+"""The operator's files that a crawl names. Workers read them; this checks that they exist and, if
+they hold rules, that these are valid."""
 
 from pathlib import Path
 

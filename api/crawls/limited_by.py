@@ -12,7 +12,7 @@ NO_WORKER = "no worker with the stage crawl is running"
 
 @dataclass(slots=True, frozen=True)
 class OwnerFigures:
-    """What the workers that crawl say of themselves, all together."""
+    """What all crawling workers report, added up."""
 
     slots: int
     slots_in_use: int
@@ -47,7 +47,7 @@ class PutOff:
     reason: str
     # URLs that wait there, of all crawls.
     queued: int
-    # When it is tried again, and when its URLs fail if that is in vain.
+    # When it is tried again, and when its URLs fail if it is still in trouble.
     ready_at: float
     given_up_at: float
 
@@ -61,9 +61,9 @@ class Situation:
     shards: int
     owned_shards: int
     seeds_waiting: int
-    # None: nobody has said.
+    # None: no worker has reported any.
     figures: OwnerFigures | None = None
-    # The first of them are those that are tried first.
+    # In the order in which they are tried again.
     put_off: Sequence[PutOff] = ()
 
     @property
@@ -92,9 +92,13 @@ def _starting(crawl: Crawl, situation: Situation) -> str:
         return NO_WORKER
     if not crawl.has_all_seeds:
         return f"the seed file is being read: {crawl.seed_file_lines} lines so far"
-    if situation.seeds_waiting:
-        return f"seeds are being taken: {situation.seeds_waiting} batches wait"
-    return "it is about to start"
+    return _taking_seeds(situation) or "it is about to start"
+
+
+def _taking_seeds(situation: Situation) -> str:
+    """Empty when none wait."""
+    waiting = situation.seeds_waiting
+    return f"seeds are being taken: {waiting} batches wait" if waiting else ""
 
 
 def _paused(situation: Situation) -> str:
@@ -105,7 +109,7 @@ def _paused(situation: Situation) -> str:
 
 def _stopping(situation: Situation) -> str:
     if not situation.members:
-        return f"{NO_WORKER}: there is nobody to end it"
+        return f"{NO_WORKER} to end it"
     if situation.in_flight:
         return f"stopping: {situation.in_flight} URLs in flight are awaited"
     return "it is about to end"
@@ -159,9 +163,7 @@ def _nothing_queued(situation: Situation) -> str:
         return f"waiting for parse: {counters['parsing']} pages"
     if counters["outgoing"]:
         return f"links on their way between shards: {counters['outgoing']} batches"
-    if situation.seeds_waiting:
-        return f"seeds are being taken: {situation.seeds_waiting} batches wait"
-    return "nothing is left: it is about to end"
+    return _taking_seeds(situation) or "nothing is left: it is about to end"
 
 
 def _by_figures(figures: OwnerFigures) -> str:

@@ -104,7 +104,7 @@ class DryRunRequest(CrawlSpec):
 
 
 class DomainOrder(BaseModel):
-    """What is to hold for a domain; without members nothing does any more."""
+    """The rule for a domain; an empty object removes it."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"example": {"delay_s": 10, "is_blocked": False}}
@@ -113,7 +113,7 @@ class DomainOrder(BaseModel):
     delay_s: float | None = Field(
         default=None, ge=0, le=MAX_DELAY_S, description="in place of the crawl's own delay"
     )
-    is_blocked: bool = Field(default=False, description="nothing of it is fetched")
+    is_blocked: bool = Field(default=False, description="fetch nothing from it")
 
 
 # Answers
@@ -148,7 +148,7 @@ class Note(BaseModel):
 
 
 class DomainRuleView(BaseModel):
-    """What an operator said of a domain."""
+    """An operator's rule for a domain."""
 
     domain: str
     delay_s: float | None
@@ -162,7 +162,7 @@ class PutOffView(BaseModel):
     reason: str = Field(examples=["robots.txt: connection refused"])
     queued: int = Field(description="URLs that wait there, of all crawls")
     ready_at: datetime = Field(description="when it is tried again")
-    given_up_at: datetime = Field(description="when its URLs fail if that is in vain")
+    given_up_at: datetime = Field(description="when its URLs fail if it is still in trouble")
 
 
 class CrawlView(CrawlSummary):
@@ -178,7 +178,7 @@ class CrawlView(CrawlSummary):
         description="hosts that are left alone for now, the first ten to be tried again"
     )
     pages_per_s: float | None = Field(
-        description="over the last seconds; null when nobody has asked shortly before"
+        description="over the last seconds; null unless asked for shortly before"
     )
     mean_pages_per_s: float | None = Field(description="since its start")
     has_all_seeds: bool
@@ -190,12 +190,12 @@ class CrawlView(CrawlSummary):
 
 
 class CrawlChange(BaseModel):
-    """What an order has done, and what is still under way."""
+    """The crawl after a change of state, and what is still under way."""
 
     id: int
     state: CrawlState
     ends_as: CrawlState | None
-    in_flight: int = Field(description="URLs that are being fetched or parsed: they are finished")
+    in_flight: int = Field(description="URLs being fetched or parsed; these are finished")
     queued: int = Field(description="URLs that wait")
 
 
@@ -268,4 +268,4 @@ class JudgedUrl(BaseModel):
 
 class DryRunAnswer(BaseModel):
     urls: list[JudgedUrl]
-    not_looked_at: str = Field(description="what a real crawl would ask besides")
+    not_looked_at: str = Field(description="what a real crawl would check besides")

@@ -1,5 +1,5 @@
-"""Pause, resume, cancel: which change of state is asked for, and which crawls it can be asked of.
-Pure but for the store, whose thread calls it."""
+"""Pause, resume, cancel: the change of state each asks for, and the crawls that allow it. Pure but
+for the store, whose thread calls it."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Crawl
 from manyhands.shared.crawl.store.protocol import ControlStore
 
-# Before the workers' own changes of its state are given up on; they are few.
+# Attempts, in case workers change its state meanwhile; they rarely do.
 MOST_TRIES = 10
 CANCELLED_BECAUSE = "cancelled by the operator"
 

@@ -1,4 +1,4 @@
-"""Cursors: where a listing goes on, as text that means nothing to who carries it. Pure."""
+"""Cursors: where a listing continues, as text that is opaque to the client. Pure."""
 
 import re
 from base64 import b64decode, urlsafe_b64encode
@@ -17,7 +17,7 @@ def cursor(*numbers: int) -> str:
 
 
 def read_cursor(text: str, count: int) -> tuple[int, ...]:
-    """So many numbers. Raises Problem."""
+    """The cursor's numbers. Raises Problem unless there are `count` of them."""
     try:
         padded = text.encode("ascii") + b"=" * (-len(text) % 4)
         decoded = b64decode(padded, altchars=b"-_", validate=True)
@@ -31,5 +31,5 @@ def read_cursor(text: str, count: int) -> tuple[int, ...]:
     return numbers
 
 
-def not_a_cursor(why: str = "it is none that this listing has given") -> Problem:
+def not_a_cursor(why: str = "it does not come from this listing") -> Problem:
     return unprocessable(f"the cursor is of no use: {why}; leave it out to begin", field="cursor")

@@ -3,7 +3,7 @@
 from collections import OrderedDict
 from typing import NamedTuple
 
-# Two looks are at least so far apart, and a look counts for so long.
+# The least time between two looks, and for how long a look is of use.
 APART_S = 2.0
 KEPT_S = 60.0
 MAX_CRAWLS = 1000
@@ -15,7 +15,7 @@ class Look(NamedTuple):
 
 
 class Rates:
-    """State: the last two looks at each crawl that somebody asks for."""
+    """State: the last two looks at each crawl that clients ask for."""
 
     def __init__(self) -> None:
         self._looks: OrderedDict[int, tuple[Look, Look]] = OrderedDict()

@@ -4,9 +4,7 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from pydantic import BaseModel
 
-from manyhands.api.bodies import read_body, unpack_whole
 from manyhands.api.body_lines import NDJSON, body_lines
 from manyhands.api.crawls.model import (
     CrawlChange,
@@ -31,8 +29,9 @@ from manyhands.api.crawls.service import CrawlService
 from manyhands.api.guard import RequestHeaders
 from manyhands.api.intake import Model, checked
 from manyhands.api.keys import Key
+from manyhands.api.openapi_bodies import json_body, lines
 from manyhands.api.parts import Parts, pay_now
-from manyhands.api.problems import Problem, too_large
+from manyhands.api.problems import Problem
 from manyhands.api.routes import (
     MAX_WHICH_BYTES,
     AcceptedLines,
@@ -41,6 +40,7 @@ from manyhands.api.routes import (
     parts_of,
 )
 from manyhands.api.stream import LineStream, ReadLine
+from manyhands.api.whole_body import whole_body
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.urls import MAX_HOST_LENGTH
 
@@ -52,14 +52,14 @@ NOT_LINES = "application/json"
 router = APIRouter(tags=["crawls"])
 
 
-def desk_of(request: Request) -> CrawlService:
-    desk = parts_of(request).crawls
-    if desk is None:
+def crawls_of(request: Request) -> CrawlService:
+    crawls = parts_of(request).crawls
+    if crawls is None:
         raise Problem(501, NO_CRAWLS)
-    return desk
+    return crawls
 
 
-Desk = Annotated[CrawlService, Depends(desk_of)]
+Crawls = Annotated[CrawlService, Depends(crawls_of)]
 CrawlId = Annotated[int, Path(ge=1, le=MAX_ID)]
 Domain = Annotated[
     str, Path(min_length=1, max_length=MAX_HOST_LENGTH, description="a registrable domain")
@@ -68,24 +68,18 @@ Cursor = Annotated[str | None, Query(min_length=1, max_length=MAX_CURSOR_LENGTH)
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-def reads(model: type[BaseModel]) -> dict[str, Any]:
-    """The OpenAPI of a body that the route reads itself, whatever its content type says."""
-    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
-
-
 @router.post(
     "/crawls",
     status_code=201,
     response_model=CrawlStarted,
-    openapi_extra=reads(CrawlRequest),
+    openapi_extra=json_body(CrawlRequest),
     responses={
         200: {"model": CrawlStarted, "description": "An earlier request with this key started it"}
     },
 )
 async def start_crawl(
     request: Request,
-    desk: Desk,
+    crawls: Crawls,
     idempotency_key: Annotated[
         str | None,
         Header(
@@ -96,15 +90,15 @@ async def start_crawl(
         ),
     ] = None,
 ) -> Response:
-    """Start a crawl. Up to 10,000 seeds stand in the request; if one of them is not in order, no
-    crawl is started. More can follow as lines."""
+    """Start a crawl. The request holds up to 10,000 seeds; if one of them is invalid, no crawl is
+    started. More can follow as lines."""
     key: Key = request.scope["key"]
     wanted = await _read(request, CrawlRequest)
     seeds = check_seeds(wanted.seeds)
     pay_now(key, max(1, len(seeds)))
-    # Of whom the key is: another one's requests are none of theirs.
+    # Idempotency keys are separate for each API key.
     name = None if idempotency_key is None else f"{key.name}:{idempotency_key}"
-    crawl, is_new = await desk.start(wanted, seeds, name)
+    crawl, is_new = await crawls.start(wanted, seeds, name)
     started = CrawlStarted(id=crawl.id, state=crawl.state, seeds=len(seeds))
     headers = {"location": f"/crawls/{crawl.id}"}
     if not is_new:
@@ -114,69 +108,56 @@ async def start_crawl(
     )
 
 
-@router.post("/crawls/dry-run", openapi_extra=reads(DryRunRequest))
-async def dry_run(request: Request, desk: Desk) -> DryRunAnswer:
+@router.post("/crawls/dry-run", openapi_extra=json_body(DryRunRequest))
+async def dry_run(request: Request, crawls: Crawls) -> DryRunAnswer:
     """What a crawl would do with URLs, and why. Nothing is fetched, and nothing is kept."""
-    return await desk.dry_run(await _read(request, DryRunRequest))
+    return await crawls.dry_run(await _read(request, DryRunRequest))
 
 
 @router.get("/crawls", response_model=CrawlPage)
 async def get_crawls(
-    desk: Desk,
+    crawls: Crawls,
     parts: PartsOf,
     cursor: Cursor = None,
     limit: Limit = 100,
     state: CrawlState | None = None,
 ) -> Response:
     """The newest first."""
-    page = await desk.page(cursor, limit, state)
+    page = await crawls.page(cursor, limit, state)
     return held(parts, page.model_dump_json().encode())
 
 
 @router.get("/crawls/{crawl:int}", response_model=CrawlView)
-async def get_crawl(crawl: CrawlId, desk: Desk, parts: PartsOf) -> Response:
-    """How far it is, and what limits it now."""
-    view = await desk.view(crawl)
+async def get_crawl(crawl: CrawlId, crawls: Crawls, parts: PartsOf) -> Response:
+    """Its progress, and what limits it now."""
+    view = await crawls.view(crawl)
     return held(parts, view.model_dump_json().encode())
 
 
 @router.get("/crawls/{crawl:int}/urls")
 async def get_urls(
-    crawl: CrawlId, desk: Desk, state: UrlStateName, cursor: Cursor = None, limit: Limit = 100
+    crawl: CrawlId, crawls: Crawls, state: UrlStateName, cursor: Cursor = None, limit: Limit = 100
 ) -> UrlPage:
-    """Its URLs that are in one state, in no order that means anything."""
-    return await desk.urls(crawl, UrlState[state.upper()], cursor, limit)
+    """Its URLs in one state, in no particular order."""
+    return await crawls.urls(crawl, UrlState[state.upper()], cursor, limit)
 
 
 @router.get("/crawls/{crawl:int}/errors")
-async def get_errors(crawl: CrawlId, desk: Desk) -> ErrorList:
+async def get_errors(crawl: CrawlId, crawls: Crawls) -> ErrorList:
     """Why URLs failed, were left out or are tried again."""
-    return await desk.errors(crawl)
+    return await crawls.errors(crawl)
 
 
 @router.post(
     "/crawls/{crawl:int}/seeds",
     status_code=202,
     response_model=AcceptedLines,
-    openapi_extra={
-        "requestBody": {
-            "content": {
-                "text/plain": {
-                    "schema": {"type": "string"},
-                    "example": "https://example.com/\nhttps://example.org/\n",
-                },
-                "application/x-ndjson": {
-                    "schema": {"type": "string"},
-                    "example": '{"url": "https://example.com/"}\n',
-                },
-            },
-        }
-    },
+    openapi_extra={"requestBody": {"content": lines('{"url": "https://example.com/"}')}},
 )
 async def add_seeds(
     crawl: CrawlId,
     request: Request,
-    desk: Desk,
+    crawls: Crawls,
     last: Annotated[bool, Query(description="No more will come: the crawl may start")] = False,
 ) -> Response:
     """Seeds of any number, one a line: plain URLs, or NDJSON. Each line stands for itself, and the
@@ -187,82 +168,75 @@ async def add_seeds(
     if visit.content_type == NOT_LINES:
         raise Problem(415, "seeds come as lines: send text/plain or application/x-ndjson")
     read_line = json_line if visit.content_type in NDJSON else plain_line
-    await desk.open_for_seeds(crawl)
-    result = await _take_lines(request, parts, desk, crawl, read_line)
+    await crawls.open_for_seeds(crawl)
+    result = await _take_lines(request, parts, crawls, crawl, read_line)
     if last:
-        await desk.end_seeds(crawl)
+        await crawls.end_seeds(crawl)
     return Response(orjson.dumps(result), 202, media_type="application/json")
 
 
 async def _take_lines(
-    request: Request, parts: Parts, desk: CrawlService, crawl: int, read_line: ReadLine[Seed]
+    request: Request, parts: Parts, crawls: CrawlService, crawl: int, read_line: ReadLine[Seed]
 ) -> dict[str, Any]:
     with body_lines(request, parts) as body:
         stream = LineStream(
-            lambda seeds: desk.add_seeds(crawl, seeds), read_line, body.pay, body.stop, STORE_GONE
+            lambda seeds: crawls.add_seeds(crawl, seeds), read_line, body.pay, body.stop, STORE_GONE
         )
         report = await stream.take(body.chunks, body.unpacker, body.lines)
     return report.result()
 
 
 @router.post("/crawls/{crawl:int}/pause", status_code=202)
-async def pause_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+async def pause_crawl(crawl: CrawlId, crawls: Crawls) -> CrawlChange:
     """No new URL is fetched; what is in flight is finished."""
-    return await desk.change(crawl, CrawlAction.PAUSE)
+    return await crawls.change(crawl, CrawlAction.PAUSE)
 
 
 @router.post("/crawls/{crawl:int}/resume", status_code=202)
-async def resume_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+async def resume_crawl(crawl: CrawlId, crawls: Crawls) -> CrawlChange:
     """Go on after a pause."""
-    return await desk.change(crawl, CrawlAction.RESUME)
+    return await crawls.change(crawl, CrawlAction.RESUME)
 
 
 @router.post("/crawls/{crawl:int}/cancel", status_code=202)
-async def cancel_crawl(crawl: CrawlId, desk: Desk) -> CrawlChange:
+async def cancel_crawl(crawl: CrawlId, crawls: Crawls) -> CrawlChange:
     """End it: what is in flight is finished, what waits is dropped."""
-    return await desk.change(crawl, CrawlAction.CANCEL)
+    return await crawls.change(crawl, CrawlAction.CANCEL)
 
 
 # Domains
 
 
-@router.put("/crawls/{crawl:int}/domains/{domain}", openapi_extra=reads(DomainOrder))
+@router.put("/crawls/{crawl:int}/domains/{domain}", openapi_extra=json_body(DomainOrder))
 async def order_for_crawl(
-    crawl: CrawlId, domain: Domain, request: Request, desk: Desk
+    crawl: CrawlId, domain: Domain, request: Request, crawls: Crawls
 ) -> DomainRuleView:
-    """How this crawl is to treat a domain. It replaces what was said before."""
-    return await desk.set_rule(crawl, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
+    """Set how this crawl treats a domain, replacing any earlier rule."""
+    return await crawls.set_rule(crawl, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
 
 
-@router.put("/domains/{domain}", openapi_extra=reads(DomainOrder))
-async def order_for_all(domain: Domain, request: Request, desk: Desk) -> DomainRuleView:
-    """How all crawls are to treat a domain. It replaces what was said before; what is said for one
-    crawl comes first there."""
-    return await desk.set_rule(None, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
+@router.put("/domains/{domain}", openapi_extra=json_body(DomainOrder))
+async def order_for_all(domain: Domain, request: Request, crawls: Crawls) -> DomainRuleView:
+    """Set how all crawls treat a domain, replacing any earlier rule. A crawl's own rule comes
+    first."""
+    return await crawls.set_rule(None, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
 
 
 @router.delete("/crawls/{crawl:int}/domains/{domain}/queued", status_code=202)
-async def purge_domain(crawl: CrawlId, domain: Domain, desk: Desk) -> PurgeOrdered:
-    """Drop what waits of a domain. The worker that owns it will do so."""
-    return await desk.purge(crawl, domain)
+async def purge_domain(crawl: CrawlId, domain: Domain, crawls: Crawls) -> PurgeOrdered:
+    """Drop the queued URLs of a domain. The worker that owns it will do so."""
+    return await crawls.purge(crawl, domain)
 
 
 @router.get("/domains")
-async def get_domains(desk: Desk, limit: Limit = 100) -> DomainList:
+async def get_domains(crawls: Crawls, limit: Limit = 100) -> DomainList:
     """The domains of all crawls with most URLs waiting."""
-    return await desk.domains(limit)
+    return await crawls.domains(limit)
 
 
 async def _read(request: Request, model: type[Model], limit: int | None = None) -> Model:
     """The body, which may be packed, as a model."""
     parts = parts_of(request)
-    visit: RequestHeaders = request.scope["visit"]
     parts.refuse_if_draining()
-    most = limit or parts.settings.max_body_bytes
-    announced = visit.content_length
-    if announced is not None and announced > most:
-        raise too_large("the body", most)
-    size = most if announced is None or visit.content_encoding else announced
-    with parts.bulk.hold(request.scope["key"], size):
-        packed = await read_body(request.receive, most)
-        return checked(model, unpack_whole(packed, visit.content_encoding, most), "body")
+    async with whole_body(request, parts, limit or parts.settings.max_body_bytes) as body:
+        return checked(model, body, "body")

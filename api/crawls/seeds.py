@@ -12,7 +12,7 @@ from manyhands.api.problems import Problem, bad_request, unprocessable
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_domain
 
-# Told of one request.
+# Errors reported for one request.
 MAX_ERRORS = 100
 
 
@@ -39,7 +39,7 @@ def read_seed(text: str) -> Seed:
 
 
 def check_seeds(texts: Sequence[str]) -> list[Seed]:
-    """Each once. Raises Problem if any of them is not in order."""
+    """Each once. Raises Problem if any of them is invalid."""
     seeds: dict[str, Seed] = {}
     errors: list[dict[str, Any]] = []
     refused = 0
@@ -61,7 +61,7 @@ def check_seeds(texts: Sequence[str]) -> list[Seed]:
 
 
 def urls_among(texts: Iterable[str]) -> Iterator[Url]:
-    """Without those that are none."""
+    """Without those that are not URLs."""
     for text in texts:
         with contextlib.suppress(InvalidUrl):
             yield parse_url(text)

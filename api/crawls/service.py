@@ -31,7 +31,7 @@ from manyhands.api.crawls.orders import CrawlAction, carry_out, refuse_if_ending
 from manyhands.api.crawls.paging import cursor, not_a_cursor, read_cursor
 from manyhands.api.crawls.rates import Rates
 from manyhands.api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
-from manyhands.api.crawls.store import CrawlStore, Readers, open_store
+from manyhands.api.crawls.store import CrawlStore, open_store
 from manyhands.api.problems import Problem, unprocessable
 from manyhands.shared.crawl.patience import patience_s
 from manyhands.shared.crawl.states import CrawlState, UrlState
@@ -46,6 +46,7 @@ from manyhands.shared.crawl.store.model import (
     UrlRow,
 )
 from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.crawl.store.readers import ShardReaders
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.http.limits import PAGE_BYTES
 from manyhands.shared.settings import CrawlSettings
@@ -72,8 +73,8 @@ class CrawlService:
     async def start(
         self, request: CrawlRequest, seeds: Sequence[Seed], idempotency_key: str | None
     ) -> tuple[Crawl, bool]:
-        """The crawl, and whether it is new. What a request with the same key began and did not
-        end is ended here: seeds that are there twice are taken once."""
+        """The crawl, and whether it is new. An earlier request with the same key that was cut short
+        is completed here: seeds stored twice are taken once."""
         spec = request.spec()
         await self._store.aside(partial(check_files, self._files, spec))
 
@@ -116,7 +117,7 @@ class CrawlService:
         refuse_if_ending(await self._store.control(lambda control: control.crawl(crawl)))
 
     async def add_seeds(self, crawl: int, seeds: Sequence[Seed]) -> Mapping[int, Problem]:
-        """Those that were not stored, by their place: none or all."""
+        """Those that were not stored, by index: none or all."""
 
         def add(control: ControlStore) -> None:
             refuse_if_ending(control.crawl(crawl))
@@ -134,7 +135,7 @@ class CrawlService:
         return {}
 
     async def end_seeds(self, crawl: int) -> None:
-        """No more will come; those of a file are ended by who reads it."""
+        """No more will come. For seeds from a file, the worker that reads it says so."""
 
         def end(control: ControlStore) -> None:
             found = control.crawl(crawl)
@@ -213,11 +214,11 @@ class CrawlService:
         )
 
     async def urls(self, crawl: int, state: UrlState, after: str | None, limit: int) -> UrlPage:
-        """Shard after shard, in each by their numbers."""
+        """Shard after shard, by id within each."""
         await self._require(crawl)
         place = read_cursor(after, 3) if after else None
 
-        def read(readers: Readers, layout: Layout) -> UrlPage:
+        def read(readers: ShardReaders, layout: Layout) -> UrlPage:
             if place is not None and place[0] != layout.generation:
                 raise not_a_cursor("the shards were arranged anew since")
             first, after_id = place[1:] if place is not None else (0, 0)
@@ -291,7 +292,7 @@ class CrawlService:
         await self._store.control(lambda control: control.crawl(crawl))
 
 
-async def open_desk(settings: CrawlSettings) -> CrawlService | None:
+async def open_crawls(settings: CrawlSettings) -> CrawlService | None:
     """None without CRAWL_STATE. Raises StateError."""
     if settings.state is None:
         return None

@@ -1,8 +1,8 @@
-"""The state store, asked from the event loop: in threads of its own, because SQLite waits for disks
+"""The state store for the event loop: calls run in separate threads, because SQLite waits for disks
 and for other processes."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TypeVar
 from manyhands.api.problems import Problem, unavailable
 from manyhands.shared.crawl.store.damage import damaged_shards
 from manyhands.shared.crawl.store.model import Layout, NoSuchCrawl
-from manyhands.shared.crawl.store.protocol import ControlStore, ShardReader
+from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.crawl.store.readers import ShardReaders
 from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.crawl.store.sqlite.directory import open_control
@@ -19,36 +19,15 @@ from manyhands.shared.crawl.store.sqlite.directory import open_control
 Answer = TypeVar("Answer")
 
 
-class Readers:
-    """State: the shards of one generation that are open. Used in one thread."""
-
-    def __init__(self, directory: Path) -> None:
-        self._readers = ShardReaders(directory)
-        self._generation = 0
-
-    def each(self, layout: Layout, first: int = 0) -> Iterator[tuple[int, ShardReader]]:
-        """Those from a shard on that anything was ever written to, with their numbers."""
-        if layout.generation != self._generation:
-            self.close()
-            self._generation = layout.generation
-        for shard in range(first, layout.shards):
-            reader = self._readers.get(layout.generation, shard)
-            if reader is not None:
-                yield shard, reader
-
-    def close(self) -> None:
-        self._readers.close()
-
-
 class CrawlStore:
-    """State: the control store with its thread, and the shards with theirs: whoever reads much of
-    them does not hold up what is written."""
+    """State: the control store and the shards, each with a thread: long reads of shards do not hold
+    up writes."""
 
     def __init__(self, directory: Path, shards: int, control: ControlStore) -> None:
         self._directory = directory
         self._shards = shards
         self._control = control
-        self._readers = Readers(directory)
+        self._readers = ShardReaders(directory)
         self._control_thread = ThreadPoolExecutor(1, "crawl-control")
         self._reading_thread = ThreadPoolExecutor(1, "crawl-shards")
 
@@ -56,17 +35,13 @@ class CrawlStore:
         """What the control store answers. Raises Problem."""
         return await _answered(self._control_thread, lambda: ask(self._control))
 
-    async def shards(self, ask: Callable[[Readers, Layout], Answer]) -> Answer:
+    async def shards(self, ask: Callable[[ShardReaders, Layout], Answer]) -> Answer:
         """What is found in the shards. Raises Problem."""
         layout = await self.control(self.layout)
 
         def asked() -> Answer:
-            try:
-                return ask(self._readers, layout)
-            except StateError:
-                # Another file may be in its place next time.
-                self._readers.close()
-                raise
+            with self._readers.reopened_after_errors() as readers:
+                return ask(readers, layout)
 
         return await _answered(self._reading_thread, asked)
 

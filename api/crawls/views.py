@@ -1,4 +1,4 @@
-"""From what the state store says to what is answered. Pure."""
+"""Turns what the state store returns into answers. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ from manyhands.shared.crawl.store.model import (
 MAX_RULES = 100
 MAX_ORIGINS = 10
 MAX_PUT_OFF = 10
-# Counters of what was left out, and how the reasons are called.
+# Counters of what was left out, and the names of the reasons.
 LEFT_OUT = {
     "out_of_scope": "scope",
     "too_deep": "depth",
@@ -47,13 +47,13 @@ LEFT_OUT = {
     "failed": "failed",
     "cancelled": "cancelled",
 }
-# For the machinery only.
+# Internal.
 _HIDDEN = frozenset({"changes", *STATE_COUNTERS})
 
 
 @dataclass(slots=True, frozen=True)
 class Told:
-    """What the control store says of one crawl, all at the same moment."""
+    """One crawl in the control store, all read at the same moment."""
 
     crawl: Crawl
     members: int
@@ -63,12 +63,12 @@ class Told:
     seeds_waiting: int
     rules: Sequence[DomainRule]
     notes: Sequence[tuple[float, str]]
-    # For how long this crawl tries a host that cannot be reached.
+    # How long this crawl keeps trying a host that cannot be reached.
     patience_s: float
 
 
 def summed(counters: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Those of all shards; all of them, also when there is no shard yet."""
+    """Sums over all shards; every counter is present, even without any shard."""
     total: Counter[str] = Counter(dict.fromkeys(COUNTERS, 0))
     for one in counters:
         total.update(one)

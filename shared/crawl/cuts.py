@@ -12,7 +12,7 @@ class Cut(StrEnum):
     PARSE_LIMIT = "parse_limit"
     # The rest could not be decompressed.
     DAMAGE = "damage"
-    # More elements inside each other, or attributes of one, than any page of people has.
+    # More nested elements, or attributes of one element, than any page written by people has.
     NESTING = "nesting"
     # More links than are followed.
     LINK_LIMIT = "link_limit"

@@ -35,8 +35,8 @@ class Exclusions:
 
     @classmethod
     def parse(cls, lines: Iterable[str]) -> Self:
-        """Raises ValueError with the number of the line and what is wrong with it, but not with
-        what stands there: who names a file is not always who may read it."""
+        """Raises ValueError with the line's number and what is wrong with it, but without its
+        text: a client that names a file may not be allowed to read it."""
         names: list[str] = []
         patterns: list[Glob] = []
         for number, line in enumerate(lines, start=1):
@@ -49,7 +49,7 @@ class Exclusions:
             except UnusablePattern as error:
                 raise ValueError(f"line {number}: {error.why}") from None
             except InvalidUrl:
-                raise ValueError(f"line {number}: it is no name of a host or domain") from None
+                raise ValueError(f"line {number}: not the name of a host or domain") from None
         return cls(names, patterns)
 
     def match(self, url: Url) -> str | None:

@@ -1,7 +1,7 @@
 """Patterns of whole URLs in which * stands for any characters. Pure.
 
-No regular expressions: whoever sends the patterns may also have written the pages, and a search
-for one piece after the other never goes back.
+No regular expressions: the author of the patterns may also have written the pages, and searching
+for one piece after the other never backtracks.
 """
 
 import re
@@ -37,7 +37,7 @@ class Glob:
         # "" for a pattern that may fit URLs of many hosts.
         self.origin = found[0] if found is not None else ""
         self._start, *middle = _STARS.split(canonical)
-        # Without a star the whole is a start, and whatever follows is too much.
+        # Without a star the whole pattern is a prefix, and nothing may follow it.
         self._end = middle.pop() if middle else None
         self._middle = tuple(middle)
         self._least_length = len(canonical) - canonical.count("*")
@@ -102,7 +102,7 @@ class Globs:
 
 
 def _canonical(pattern: str) -> str:
-    """Scheme and host in lower case, without the port that goes without saying, escaped."""
+    """Scheme and host in lower case, without the default port, escaped."""
     if _UNUSABLE.search(pattern):
         raise UnusablePattern(pattern, "has white space in it: no URL can match")
     if "#" in pattern:

@@ -1,7 +1,7 @@
-"""What the parts of a crawl tell each other through the broker. Pure.
+"""The messages that the parts of a crawl send each other through the broker. Pure.
 
-`parse_pages` takes fetched pages to the parse stage, those of archives, too. All else goes to the
-queue of a shard, `crawl.07`, and is read by the owner of that shard.
+`parse_pages` carries fetched pages, also from archives, to the parse stage. Everything else goes to
+the queue of a shard, `crawl.07`, and is read by the owner of that shard.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from manyhands.shared.grouping import grouped
 from manyhands.shared.jobs import Job, check_queue_name
 from manyhands.shared.urls import shard_number
 
@@ -17,10 +18,10 @@ ALL_CRAWL_QUEUES = f"{CRAWL_QUEUE}.*"
 PARSE_PAGES = "parse_pages"
 PARSED = "parsed"
 LINKS = "links"
-# Of a page that comes from no crawl: where it has its number, and where its links would go.
+# For pages that belong to no crawl: the crawl's number, and the queue for their links.
 NO_CRAWL = 0
 NO_ANSWER = ""
-# Of one job with pages: what is parsed in some 20 ms.
+# Pages of one job: about 20 ms of parsing.
 PAGES_OF_JOB = 16
 BYTES_OF_JOB = 256 * 1024
 RETRY = 25
@@ -39,10 +40,10 @@ class Message(BaseModel):
 
 
 class FetchedPage(NamedTuple):
-    """A page of a crawl, or of NO_CRAWL. `visit` names this fetch of it, and its record; `key` is
-    hexadecimal; `robots_tag` is the header X-Robots-Tag of the answer; `body` as worker.bodies
-    packs it. `cuts` is what was cut of it, and `is_truncated` whether anything was, before we had
-    it, too."""
+    """A page of a crawl, or of NO_CRAWL. `visit` identifies this fetch and its record; `key` is
+    hexadecimal; `robots_tag` is the answer's X-Robots-Tag header; `body` is packed by
+    worker.pages.bodies. `cuts` lists what was cut, and `is_truncated` says whether anything was,
+    by us or before."""
 
     visit: str
     crawl: int
@@ -60,8 +61,8 @@ class FetchedPage(NamedTuple):
 
 
 class PagesMessage(Message):
-    """Pages that one process has fetched; what is found in them goes to the queue `answer_to`, or
-    nowhere for NO_ANSWER."""
+    """Pages fetched by one process. Their links go to the queue `answer_to`, or nowhere for
+    NO_ANSWER."""
 
     answer_to: str
     pages: list[FetchedPage]
@@ -84,7 +85,7 @@ class ParsedPage(NamedTuple):
 
 
 class ParsedMessage(Message):
-    """Pages that were parsed, most of them of the shard whose queue it is in."""
+    """Parsed pages, most of them from the shard whose queue the message is in."""
 
     pages: list[ParsedPage]
 
@@ -93,7 +94,7 @@ class ParsedMessage(Message):
 
 
 class LinksBatch(NamedTuple):
-    """Links that pages of one shard have into another: (URL, depth, redirects) each."""
+    """Links from pages of one shard into another, each as (URL, depth, redirects)."""
 
     source: int
     sequence: int
@@ -127,16 +128,7 @@ def crawl_queues(shards: int) -> list[str]:
 
 def in_jobs(pages: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
     """Pages that are to travel together, in their order. `size_of` is in bytes, as packed."""
-    together: list[T] = []
-    size = 0
-    for page in pages:
-        size += (of_page := size_of(page))
-        if together and (len(together) == PAGES_OF_JOB or size > BYTES_OF_JOB):
-            yield together
-            together, size = [], of_page
-        together.append(page)
-    if together:
-        yield together
+    return grouped(pages, size_of, most_size=BYTES_OF_JOB, most_items=PAGES_OF_JOB)
 
 
 def pages_job(message: PagesMessage, queue: str, jid: str) -> Job:

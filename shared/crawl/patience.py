@@ -1,5 +1,5 @@
-"""For how long a crawl tries a host that cannot be reached or wants to be left alone, and what is
-said of such a host. Pure."""
+"""How long a crawl keeps trying a host that is unreachable or asks to be left alone, and what is
+noted about such a host. Pure."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,14 @@ from manyhands.shared.crawl.spec import DEFAULT_DEPTH, CrawlSpec, LimitSpec
 
 
 class Trouble(NamedTuple):
-    """Why an origin is left alone, and since when nothing but trouble came from it."""
+    """Why an origin is left alone, and when its trouble began."""
 
     reason: str
     since: float
 
 
 def has_limit(spec: CrawlSpec) -> bool:
-    """Whoever asks for a part of the web wants to have it soon."""
+    """A crawl with a limit wants a part of the web, and soon: it has less patience."""
     scope = spec.scope
     is_shallow = scope.within == "seeds" or scope.max_depth < DEFAULT_DEPTH
     return spec.limits != LimitSpec() or is_shallow
@@ -30,7 +30,7 @@ def patience_s(spec: CrawlSpec, *, limited_s: float, unlimited_s: float) -> floa
 
 
 def trouble_of(notes: bytes) -> Trouble | None:
-    """From the notes of a `StoredOrigin`; None: it has none, or it cannot be read."""
+    """From the notes of a `StoredOrigin`; None if it has no trouble, or unreadable notes."""
     try:
         found = orjson.loads(notes)
         trouble = Trouble(str(found["trouble"]), float(found["trouble_since"]))

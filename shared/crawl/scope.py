@@ -17,8 +17,8 @@ from manyhands.shared.urls import HOSTS_REMEMBERED, Url, parse_host, registrable
 
 
 class Verdict(NamedTuple):
-    """`reason` is why it is out, short and without the URL: verdicts are counted by it.
-    `scope_name` is the host or domain that must be a seed's, or empty."""
+    """`reason` says why the URL is out, briefly and without the URL, because verdicts are counted
+    by it. `scope_name` is the host or domain that must be a seed's, or empty."""
 
     is_in: bool
     reason: str
@@ -35,9 +35,9 @@ class Scope:
     """State: the verdicts on recent hosts."""
 
     def __init__(self, spec: ScopeSpec, exclusions: Exclusions) -> None:
-        """Raises ValueError, with the names or patterns that are none."""
+        """Raises ValueError with the names or patterns that are not valid."""
         self._within = spec.within
-        # No link is followed: what is not a seed itself, or what a seed redirects to, is out.
+        # No link is followed: everything but the seeds and their redirects is out.
         self._max_depth = 0 if spec.within == "seeds" else spec.max_depth
         self._too_deep = OUTSIDE if spec.within == "seeds" else TOO_DEEP
         self._hosts = _names("hosts", spec.hosts)
@@ -46,14 +46,14 @@ class Scope:
         self._exclude = _globs("exclude", spec.exclude)
         self._excluded_name = exclusions.name_of_host
         self._excluded = exclusions.patterns or None
-        # A host of no seed is out, whatever else is said.
+        # A host without a seed is out, whatever the other rules say.
         self.is_by_seeds = spec.within in ("hosts", "domains") and not (spec.hosts or spec.domains)
         self._is_by_domain = spec.within == "domains"
         self._of_host = lru_cache(maxsize=HOSTS_REMEMBERED)(self._judge_host)
 
     def may_be_in(self, host: str, seed_names: Container[str]) -> bool:
-        """The quick look, for a crawl that goes by its seeds: False only for hosts that are out.
-        Most links of a page lead to hosts that were never seen before."""
+        """A cheap check for crawls scoped by their seeds: False only for hosts that are out. Most
+        links of a page lead to hosts never seen before."""
         if host in seed_names:
             return True
         if self._is_by_domain:
@@ -64,7 +64,7 @@ class Scope:
         return False
 
     def judge_host(self, host: str) -> Verdict:
-        """What holds for all URLs of a host: one that is in may still be judged by the rest."""
+        """The verdict on a host as a whole; a URL on a host that is in may still be out."""
         return self._of_host(host)
 
     def judge(self, url: Url, depth: int) -> Verdict:

@@ -1,4 +1,4 @@
-"""What somebody asks for when they start a crawl, and its defaults. Pure."""
+"""What a request for a crawl may say, and its defaults. Pure."""
 
 import re
 from typing import Literal
@@ -10,10 +10,10 @@ MAX_PATTERNS = 1000
 MAX_NAMES = 10_000
 MAX_LABELS = 32
 DEFAULT_DEPTH = 20
-# What every program that reads JSON, and every store, keeps exactly.
+# The largest integer that every JSON parser and every store keeps exactly.
 MAX_COUNT = 2**53 - 1
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
-# A file is one of the operator's own directory, never a path.
+# Files are names within the operator's directory, never paths.
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -53,7 +53,7 @@ class ScopeSpec(Part):
 
 
 class LimitSpec(Part):
-    """When a crawl ends although there is more. None is no limit."""
+    """Limits at which a crawl ends early. None is no limit."""
 
     pages: int | None = Field(
         default=None, ge=1, le=MAX_COUNT, description="pages fetched, redirects apart"
@@ -85,7 +85,7 @@ class PolitenessSpec(Part):
         default=None,
         ge=0,
         le=30 * 86_400,
-        description="for how long a host is tried that cannot be reached or wants to be left "
+        description="how long to keep trying a host that is unreachable or asks to be left "
         "alone; null: CRAWL_LIMITED_PATIENCE_S with a limit, else CRAWL_PATIENCE_S",
     )
 
@@ -94,7 +94,7 @@ class CrawlSpec(Part):
     """A crawl, without its seeds."""
 
     contact: str = Field(
-        description="e-mail address of whoever answers for the crawl; sent in the user agent",
+        description="contact e-mail address for the crawl; sent in the user agent",
         examples=["me@example.org"],
     )
     scope: ScopeSpec = ScopeSpec()

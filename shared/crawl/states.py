@@ -4,8 +4,8 @@ from enum import IntEnum, StrEnum
 
 
 class CrawlState(StrEnum):
-    """STARTING: its seeds are being taken, nothing is fetched yet. STOPPING: nothing new is
-    fetched, what is in flight is awaited; what it will end as is stored beside it."""
+    """STARTING: seeds are being taken, nothing is fetched yet. STOPPING: nothing new is fetched,
+    requests in flight finish; the state it will end in is stored beside it."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -32,7 +32,7 @@ FINAL_CRAWL_STATES = frozenset(
 
 
 class UrlState(IntEnum):
-    """Stored as numbers. A URL is owed something as long as it is in one of the first three."""
+    """Stored as numbers. A URL in one of the first three states is unfinished."""
 
     QUEUED = 0
     # Taken from the backlog by its shard's owner: about to be fetched, or being fetched.
@@ -40,12 +40,12 @@ class UrlState(IntEnum):
     # Fetched; its parse job is in the broker.
     PARSING = 2
     DONE = 3
-    # Fetched, and what came was a redirect; where it leads to is a URL of its own.
+    # Fetched, and the answer was a redirect; its target is a separate URL.
     REDIRECTED = 4
     FAILED = 5
     # By robots.txt.
     DISALLOWED = 6
-    # By a rule of ours: a type of content that is not wanted, a block of its domain.
+    # By our own rules: an unwanted content type, a blocked domain.
     SKIPPED = 7
     CANCELLED = 8
 

@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_S = 10.0
 WRONG_NAME_CODES = (62, 64)
 # Finds hosts that lost power on a lane that has nothing outstanding: 15 + 3 * 5 s.
 KEEPALIVE_IDLE_S, KEEPALIVE_INTERVAL_S, KEEPALIVE_PROBES = 15, 5, 3
-# Answers that nobody waits for wake us by so many at a time; none is shorter than this.
+# How many answers that nobody waits for may come together, and the length of the shortest one.
 ANSWERS_TOGETHER = 8
 SHORTEST_ANSWER_BYTES = len(b"+OK\r\n")
 
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
         on_lost: Callable[[FaktoryError], None],
         on_writable: Callable[[], None],
     ) -> None:
-        """Hand the connection to its lane. A connection lost in between is told at once."""
+        """Hand the connection to its lane, which hears at once if it was lost in between."""
         self._on_reply = on_reply
         self._on_lost = on_lost
         self._on_writable = on_writable

@@ -1,4 +1,4 @@
-"""Makes connections to one server for many lanes, and tells of trouble once, not once per lane."""
+"""Makes connections to one server for many lanes, and logs trouble once, not once per lane."""
 
 import ssl
 from pathlib import Path
@@ -19,8 +19,8 @@ REPEAT_AFTER_S = 30.0
 
 
 class Dialer:
-    """State: how often a connection was `lost` and one could not be made (`failed`); whether it
-    ever worked and works now; the trouble that it has."""
+    """State: how many connections were `lost` and how many attempts `failed`; whether one ever
+    worked and works now; the present trouble."""
 
     def __init__(self, address: ServerAddress, ca_file: Path | None = None) -> None:
         self.address = address

@@ -76,7 +76,7 @@ class Lane:
             self.connection.close()
 
     def look(self, now: float) -> None:
-        """To be called now and then: no answer lies about for longer, and a dead path is left."""
+        """Call regularly: reads answers that were left in the socket, and leaves a dead path."""
         if self.connection is not None:
             self.connection.hurry()
             if self.connection.is_overdue(now, PATIENCE_S):
@@ -108,7 +108,7 @@ class Lane:
 
 
 class FetchEvents:
-    """What the owner of fetch lanes is told (a base to override, all in the loop's thread)."""
+    """What the owner of fetch lanes hears (a base to override, all in the loop's thread)."""
 
     def lane_up(self, lane: "FetchLane") -> None: ...
 
@@ -327,7 +327,7 @@ def _send(connection: Connection, command: Command) -> None:
 
 
 def _expire(command: Command) -> bool:
-    """True when it is too late to send it; it has been told so then."""
+    """True when it is too late to send it; its `on_reply` has been called with the error."""
     if command.expires_at == inf or command.expires_at > time.monotonic():
         return False
     command.on_reply(command, ConnectionLost("its reservation ended before it was sent"))

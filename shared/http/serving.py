@@ -11,6 +11,16 @@ import uvicorn
 from manyhands.shared.http.limits import PAGE_CONNECTIONS, PAGES_DRAIN_S
 from manyhands.shared.http.protocol import HttpProtocol
 
+# Of every HTTP server of ours.
+SERVER_OPTIONS: dict[str, Any] = {
+    "http": HttpProtocol,
+    "ws": "none",
+    "access_log": False,
+    "log_config": None,
+    "server_header": False,
+    "proxy_headers": False,
+}
+
 
 class _Server(uvicorn.Server):
     """Signals are the process's own affair."""
@@ -34,14 +44,9 @@ async def serving(app: Any, listener: socket.socket) -> AsyncIterator[None]:
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     config = uvicorn.Config(
         app,
-        http=HttpProtocol,
-        ws="none",
+        **SERVER_OPTIONS,
         lifespan="off",
-        access_log=False,
-        log_config=None,
-        server_header=False,
         date_header=False,
-        proxy_headers=False,
         limit_concurrency=PAGE_CONNECTIONS,
         timeout_graceful_shutdown=PAGES_DRAIN_S,
     )

@@ -1,5 +1,5 @@
 """Settings of all services. `shared.settings.loading` reads them, from the command line, the
-environment, `.env` and a YAML file; a process that is given its settings needs only the models."""
+environment, `.env` and a YAML file; a process that is handed its settings needs only the models."""
 
 from manyhands.shared.settings.addresses import host_and_port, is_loopback
 from manyhands.shared.settings.sections import (

@@ -7,7 +7,7 @@ _API_RUN = "MANYHANDS_API_RUN"
 
 
 def environment() -> dict[str, str]:
-    """Without empty variables: compose files pass on what nobody has set."""
+    """Without empty variables: compose files pass on variables that are not set."""
     return {name: value for name, value in os.environ.items() if value}
 
 

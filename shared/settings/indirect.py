@@ -1,4 +1,4 @@
-"""Values that are elsewhere: in files of their own, or where FAKTORY_PROVIDER points to."""
+"""Values kept elsewhere: in a file per secret, or in the variable that FAKTORY_PROVIDER names."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -16,8 +16,8 @@ class _Unusable(Exception):
 def resolved(
     layer: Layer, sections: Collection[str], settled: Collection[Key], variables: Mapping[str, str]
 ) -> Layer:
-    """What a layer gives of these sections, with values in place of where they are. What a higher
-    layer has `settled` is not looked for: a file that nobody needs need not be there."""
+    """A layer's values for these sections, with references replaced by what they point to. Keys
+    that a higher layer has `settled` are not looked up: their files need not exist."""
     values = {key: given for key, given in layer.values.items() if key[0] in sections}
     problems = list(layer.problems)
     for setting in (one for section in sections for one in settings_of(section) if one.has_file):

@@ -146,7 +146,7 @@ def read_yaml(path: Path | None) -> Layer:
 
 
 class _YamlFile:
-    """Reads nodes instead of values, which know their lines, and tell a key that stands twice."""
+    """Reads nodes instead of values: nodes know their lines, and show a key that stands twice."""
 
     def __init__(self, path: Path, layer: Layer) -> None:
         self._path = path

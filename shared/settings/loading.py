@@ -41,8 +41,8 @@ class Loaded:
 def load(
     sections: Collection[str] = SECTIONS, arguments: argparse.Namespace | None = None
 ) -> Loaded:
-    """Read the sections that a service uses; the others keep their defaults, so that what is wrong
-    there is told by those who use it. All that is wrong is said in one line."""
+    """Read the sections that a service uses. The others keep their defaults, and the services that
+    use them report what is wrong there. One line names everything that is wrong."""
     outer = Variables(environment())
     dotenv = read_dotenv(outer.values)
     variables = {**dotenv.values, **outer.values}

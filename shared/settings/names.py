@@ -1,5 +1,5 @@
-"""One setting by its names: a variable, an option, a key of the YAML file; and what is none of our
-names. Pure."""
+"""The names of a setting: a variable, an option, a key of the YAML file; and names that only look
+like ours. Pure."""
 
 import re
 from collections.abc import Collection, Iterable
@@ -29,7 +29,7 @@ OF_OTHERS = frozenset(
         "MANYHANDS_IMAGE",
     }
 )
-# What Kubernetes and Docker tell every container of services that happen to be called as we are.
+# Kubernetes and Docker set these in every container when a service has the same name as ours.
 _OF_LINKS = re.compile(
     r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?|NAME|ENV_\w+)"
 )
@@ -109,7 +109,7 @@ def known_variables(sections: Iterable[str] = SECTIONS) -> dict[str, Key]:
 def wrong_variables(
     names: Iterable[str], sections: Collection[str], named_by_provider: Collection[str]
 ) -> dict[str, str]:
-    """Names that look like ours and are none, each with what to say of it."""
+    """Names that look like ours and are not, each with a message for the user."""
     known = {*known_variables(sections), CONFIG_VARIABLE, PROVIDER_VARIABLE}
     exempt = known | OF_OTHERS | set(named_by_provider)
     wrong = {}

@@ -61,11 +61,10 @@ class SettingsParser(argparse.ArgumentParser):
 def settings_parser(
     service: str, description: str, sections: Collection[str], *, commands: str, more: str = ""
 ) -> argparse.ArgumentParser:
-    """The parser of `manyhands service`, for which subcommands may be added; `more` is said at the
-    end of its help."""
+    """The parser of `manyhands service`; subcommands may be added. `more` ends its help text."""
     parser = SettingsParser(
         prog=f"manyhands {service}",
-        # Not all options: nobody would see what is wrong above so many of them.
+        # Not all options: the error message above them would be lost.
         usage=f"%(prog)s [options] [{commands}]",
         description=description,
         epilog=f"{HOW_TO_SET}{more}",

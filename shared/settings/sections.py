@@ -5,7 +5,7 @@ made without values has its defaults.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -50,19 +50,17 @@ _BETWEEN_SINKS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
 OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
 
 
-def _prefixes(value: object) -> object:
+def _listed(value: object, parse: Callable[[str], object]) -> object:
     """Text with commas from a variable, a list from YAML."""
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple):
+    if not isinstance(parts, list):
         return parts
-    return tuple(
-        parse_prefix(str(part).strip()) if not isinstance(part, ObjectAt) else part
-        for part in parts
-        if str(part).strip()
-    )
+    return tuple(parse(str(part).strip()) for part in parts if str(part).strip())
 
 
-S3Prefixes = Annotated[tuple[ObjectAt, ...], BeforeValidator(_prefixes)]
+S3Prefixes = Annotated[
+    tuple[ObjectAt, ...], BeforeValidator(lambda value: _listed(value, parse_prefix))
+]
 Networks = tuple[IPv4Network | IPv6Network, ...]
 
 
@@ -321,11 +319,7 @@ class FetchSettings(Section):
     @field_validator("dns_servers", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        """Text with commas from a variable, a list from YAML."""
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list):
-            return parts
-        return tuple(_dns_server(str(part).strip()) for part in parts if str(part).strip())
+        return _listed(value, _dns_server)
 
 
 class AllowSettings(Section):
@@ -336,11 +330,7 @@ class AllowSettings(Section):
     @field_validator("nets", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
-        """Text with commas from a variable, a list from YAML."""
-        parts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(parts, list):
-            return parts
-        return tuple(ip_network(str(part).strip()) for part in parts if str(part).strip())
+        return _listed(value, ip_network)
 
 
 class CrawlSettings(Section):

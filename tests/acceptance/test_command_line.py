@@ -58,7 +58,7 @@ async def test_a_crawl_that_was_interrupted_goes_on_and_fetches_every_page_once(
 
     ended = run_cli(tmp_path, *command, "--json", **web.worker_settings)
     assert ended.returncode == 0, ended.stderr
-    assert b"going on with crawl 1" in ended.stderr
+    assert b"resuming crawl 1" in ended.stderr
     summary = json.loads(ended.stdout)
     assert summary["state"] == "completed"
     assert summary["urls"]["done"] == 48

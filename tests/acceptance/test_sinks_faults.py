@@ -141,7 +141,7 @@ async def test_a_sink_that_is_down_holds_the_crawl_up_and_nothing_is_lost(
     await crawling.has_pages(crawl, 20)
 
     outputs.database.kill()
-    await worker.logs("the sink does not take records", 30)
+    await worker.logs("the sink takes no records", 30)
     before = max(map(rss_mib, worker.children))
     await asyncio.sleep(SINK_DOWN_S)
     after = max(map(rss_mib, worker.children))

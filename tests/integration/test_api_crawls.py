@@ -416,7 +416,7 @@ def test_a_cancelled_crawl_says_what_is_in_flight_and_waits_for_a_worker(
             "queued": 1,
         }
     told = http.get(f"/crawls/{crawl}").json()
-    assert "nobody to end it" in told["limited_by"]
+    assert "is running to end it" in told["limited_by"]
     assert (told["reason"], told["ends_as"]) == ("cancelled by the operator", "cancelled")
 
 

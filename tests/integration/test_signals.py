@@ -200,7 +200,7 @@ async def test_quiet_for_one_of_its_ids_quiets_the_whole_worker(
     assert len(ids) > 1
 
     state.press(ids[0].wid, "quiet")
-    await worker.logs("asks this worker to be quiet", NEXT_BEAT_S)
+    await worker.logs("quieted through the server", NEXT_BEAT_S)
     await asyncio.sleep(FETCHES_END_S)
     await client.push_bulk([ledger_job(queue, n) for n in range(10)])
 
@@ -220,7 +220,7 @@ async def test_stop_for_one_of_its_ids_stops_the_whole_worker(
     ids = state.workers(worker.pid)
 
     state.press(ids[-1].wid, "terminate")
-    await worker.logs("asks this worker to stop", NEXT_BEAT_S)
+    await worker.logs("stopped through the server", NEXT_BEAT_S)
 
     assert await worker.ended() == 0
     await eventually(lambda: state.workers(worker.pid) == [])

@@ -313,7 +313,7 @@ async def test_jobs_without_retries_beside_one_that_ends_its_process_are_done(sc
 
     await scene.client.push_bulk([culprit, *innocent])
 
-    await worker.logs("a job has failed", UP_WITHIN_S)
+    await worker.logs("job given up", UP_WITHIN_S)
     await eventually(lambda: scene.ended_ids().keys() == ids(innocent), UP_WITHIN_S)
     await eventually(lambda: scene.state.is_empty)
     assert Counter(scene.ended_ids().values()) == {1: 12}
@@ -684,7 +684,7 @@ async def test_a_stage_is_held_back_while_the_queue_that_it_fills_is_full(
     await stays(lambda: len(scene.state.queue(scene.queue)) == 20, 2)
     await scene.client.queue_remove([f"{scene.queue}-behind"])
 
-    await worker.logs("ledger goes at its full pace again")
+    await worker.logs("ledger is at full pace again")
     await eventually(lambda: len(scene.ledger.entries) == 20)
     assert read_status(worker)["paces"] == {"ledger": 1.0}
     assert sum("which it fills, is" in event for event in worker.events()) == 1

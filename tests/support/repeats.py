@@ -21,8 +21,18 @@ PASSED_OVER = {
     tokenize.ENDMARKER,
 }
 VALUES = {tokenize.STRING, tokenize.NUMBER}
-# What any two functions share: parameters, arguments, and what a constructor keeps of them.
-DECLARATIONS = ("n : n ,", "n ,", "n = n ,", "self . n = n", "n , n ,", "v ,", "v", "v : v ,")
+# What any two functions share: parameters, arguments, what a constructor keeps of them, the values
+# that its state begins with, and a record filled from the fields of another.
+DECLARATIONS = frozenset(
+    {
+        *("n : n ,", "n ,", "n , n ,", "v ,", "v", "v : v ,"),
+        *("n = n ,", "n = n . n ,"),
+        *("self . n = n", "self . n = v", "self . n = False", "self . n = True", "self . n = None"),
+    }
+)
+# Before each line of a Protocol's methods: an implementation has to repeat them, so that only
+# another Protocol can have the same lines.
+OF_PROTOCOL = "Protocol "
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,7 @@ def _read(text: str) -> tuple[list[Line], list[tuple[int, int, str]]]:
     tree = ast.parse(text)
     left_out = _imports_and_docstrings(tree)
     in_functions = _within_functions(tree)
+    in_protocols = _within_protocols(tree)
     tokens: dict[int, list[tokenize.TokenInfo]] = defaultdict(list)
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in PASSED_OVER and token.start[0] not in left_out:
@@ -117,7 +128,11 @@ def _read(text: str) -> tuple[list[Line], list[tuple[int, int, str]]]:
             continue
         letters = " ".join(token.string for token in some)
         shape = " ".join(_shape(token) for token in some) if number in in_functions else ""
-        lines.append(Line(number, letters, "" if shape in DECLARATIONS else shape))
+        if shape in DECLARATIONS:
+            shape = ""
+        if number in in_protocols:
+            letters, shape = OF_PROTOCOL + letters, shape and OF_PROTOCOL + shape
+        lines.append(Line(number, letters, shape))
     return lines, list(_scopes(tree, ""))
 
 
@@ -134,7 +149,7 @@ def _imports_and_docstrings(tree: ast.Module) -> set[int]:
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if is_text or isinstance(node, ast.Import | ast.ImportFrom):
             assert isinstance(node, ast.stmt)
-            numbers.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+            numbers.update(_numbers(node))
     return numbers
 
 
@@ -143,8 +158,27 @@ def _within_functions(tree: ast.Module) -> set[int]:
         number
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        for number in _numbers(node)
     }
+
+
+def _within_protocols(tree: ast.Module) -> set[int]:
+    return {
+        number
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(_is_protocol(base) for base in node.bases)
+        for number in _numbers(node)
+    }
+
+
+def _is_protocol(base: ast.expr) -> bool:
+    """`Protocol`, or `Protocol[T]`."""
+    name = base.value if isinstance(base, ast.Subscript) else base
+    return isinstance(name, ast.Name) and name.id == "Protocol"
+
+
+def _numbers(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)
 
 
 def _scopes(node: ast.AST, outer: str) -> Iterator[tuple[int, int, str]]:

@@ -89,6 +89,38 @@ def test_lists_of_values_count_only_to_the_letter():
     assert [repeat.lines for repeat in repeats({"a.py": one, "b.py": one})] == [7]
 
 
+def test_initial_state_and_fields_of_another_record_count_only_to_the_letter():
+    lines = [
+        *(f"self.field_{number} = 0" for number in range(3)),
+        *("self.field_3 = None", "make(", "    field_4=row.field_4,", "    field_5=row.field_5,"),
+        *("    field_6=row.field_6,", "    field_7=row.field_7,", ")"),
+    ]
+    one = "def f(self, row):\n" + "".join(f"    {line}\n" for line in lines)
+    assert repeats({"a.py": one, "b.py": one.replace("field", "other")}) == []
+    assert [repeat.lines for repeat in repeats({"a.py": one, "b.py": one})] == [10]
+
+
+SIGNATURE = """
+    def read(
+        self,
+        first: int,
+        second: int,
+        third: str,
+        fourth: bytes,
+    ) -> None: ...
+"""
+
+
+def test_an_implementation_repeats_the_signature_of_its_protocol():
+    protocol = f"class Reader(Protocol):\n{SIGNATURE}"
+    generic = f"class Reader(Protocol[T]):\n{SIGNATURE}"
+    one, other = (f"class {name}:\n{SIGNATURE}" for name in ("A", "B"))
+    assert repeats({"a.py": protocol, "b.py": one}) == []
+    assert repeats({"a.py": generic, "b.py": one}) == []
+    assert [repeat.lines for repeat in repeats({"a.py": one, "b.py": other})] == [6]
+    assert [repeat.lines for repeat in repeats({"a.py": protocol, "b.py": generic})] == [6]
+
+
 def test_docstrings_comments_and_imports_do_not_count():
     text = "import os\nimport re\n# a\n# b\ndef f():\n    '''one\n\n    two\n    three'''\n"
     assert repeats({"a.py": text, "b.py": text}) == []

@@ -1,1 +1,1 @@
-"""What can be typed behind `manyhands worker`."""
+"""The command line of `manyhands worker` and its subcommands."""

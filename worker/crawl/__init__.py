@@ -1,1 +1,1 @@
-"""A crawl on this worker: shards that it owns, hosts that are due, pages that are fetched."""
+"""Crawls on this worker: the shards it owns, the hosts that are due, the pages it fetches."""

@@ -1,4 +1,4 @@
-"""An event and its listeners; whoever announces it knows none of them."""
+"""An event and its listeners; the announcing part knows none of them."""
 
 from collections.abc import Callable
 from typing import Generic, ParamSpec
@@ -7,13 +7,13 @@ Told = ParamSpec("Told")
 
 
 class Announcement(Generic[Told]):
-    """State: who is told, in the order in which they asked for it."""
+    """State: the listeners, in the order in which they are called."""
 
     def __init__(self) -> None:
         self._listeners: list[Callable[Told, None]] = []
 
     def tell(self, listener: Callable[Told, None]) -> None:
-        """From now on."""
+        """Call this listener from now on."""
         self._listeners.append(listener)
 
     def __call__(self, *args: Told.args, **kwargs: Told.kwargs) -> None:

@@ -51,7 +51,7 @@ def keep_exclusions(settings: CrawlSettings, crawl: Crawl) -> None:
 
 
 def exclusions_of(directory: Path, crawl: Crawl) -> Exclusions | None:
-    """None: they are not there yet."""
+    """None: the leader has not copied them yet."""
     if crawl.spec.exclusions_file is None:
         return Exclusions.parse([])
     kept = _kept_exclusions(directory, crawl)

@@ -1,4 +1,4 @@
-"""What one process does for all: sets crawls up, ends them, and changes the number of shards."""
+"""Work that one process does for all: sets crawls up, ends them, changes the number of shards."""
 
 import asyncio
 import time
@@ -25,26 +25,26 @@ from manyhands.worker.crawl.shards.leases import RENEWALS
 
 LEADER_TTL_S = 5.0
 PROGRESS_S = 1.0
-# The owner of leases while the number is being changed; one that was killed leaves them behind.
+# The owner of all leases while the number changes; a killed process leaves them behind.
 RESHARDING = "reshard"
-# A crawl has lost pages that were given out if it stands still with something to fetch while the
-# members have told so often what they hold.
+# A crawl has lost pages that were granted if it stands still with something to fetch while all
+# members have reported this often what they hold.
 TOLD_AT_STANDSTILL = 3
 SEED_LINES_AT_ONCE = 5_000
-# Queue names have two digits up to so many shards, three up to the next, and so on.
+# Queue names have two digits up to the first number of shards, three up to the next, and so on.
 WIDTHS = (100, 1000)
 
 
 class _Standstill(NamedTuple):
-    """`since` is on the monotonic clock; `given` are the pages that were given out then."""
+    """`since` is on the monotonic clock; `given` are the pages granted at that time."""
 
     since: float
     given: int
 
 
 class Leader:
-    """State: whether it leads, whether a crawl is near its end, and of each crawl the figures that
-    were seen last: one that stands still with nothing to do, twice in a row, is complete."""
+    """State: whether it leads, whether a crawl is near its end, and each crawl's last figures: one
+    that has nothing to do and has not changed between two checks is complete."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Leader:
                 await self._tend(crawl, shards)
                 self._unknown.discard(crawl.id)
             except StateError as error:
-                # Nobody can tell how far it is, so it goes on.
+                # Its progress is unknown, so it goes on.
                 if crawl.id not in self._unknown:
                     self._unknown.add(crawl.id)
                     self._log.error(
@@ -94,7 +94,7 @@ class Leader:
                 await self._end(crawl, CrawlState.FAILED, str(error))
 
     async def _tend(self, crawl: Crawl, shards: int) -> None:
-        # Before the counters: seeds that are taken between the two looks are owed in the second.
+        # Before the counters: seeds taken between the two reads show up in the counters.
         waiting: int = await self._ask(lambda control: control.seeds_waiting(crawl.id))
         if crawl.state is CrawlState.STARTING:
             self.is_near_an_end = True
@@ -116,7 +116,7 @@ class Leader:
     # Set-up
 
     async def _set_up(self, crawl: Crawl, shards: int, waiting: int) -> None:
-        """Each step may be repeated: a leader that is killed is followed by one that goes on."""
+        """Each step may be repeated: if the leader is killed, the next one continues."""
         await asyncio.to_thread(keep_exclusions, self._settings, crawl)
         if crawl.spec.seed_file is not None and not crawl.has_all_seeds:
             await self._read_seed_file(crawl, shards)
@@ -135,7 +135,7 @@ class Leader:
                 by_shard, bad = _seeds_by_shard(chunk, shards)
                 await self._add_seeds(crawl, done, by_shard)
                 if bad:
-                    await self._note(crawl, f"{bad} lines of the seed file are no URLs")
+                    await self._note(crawl, f"{bad} lines of the seed file are not URLs")
                 await self.leads()
         await self._ask(lambda control: control.all_seeds_added(crawl.id, done))
 
@@ -148,8 +148,8 @@ class Leader:
         before = self._seen.get(crawl.id)
         self._seen[crawl.id] = totals
         self._log.debug("progress", crawl=crawl.id, totals=totals)
-        # Nothing is owed, and nothing has changed between two looks at all shards: so there was a
-        # moment at which nothing was owed anywhere, and then nothing can come any more.
+        # Nothing is unfinished, and nothing changed between two reads of all shards: so at some
+        # moment nothing was unfinished anywhere, and nothing more can come.
         if totals.owed or waiting or before is None or before.changes != totals.changes:
             return
         failure = why_failed(totals)
@@ -157,9 +157,9 @@ class Leader:
         await self._end(crawl, state, failure or "every URL has come to its end")
 
     async def _free_lost_pages(self, crawl: Crawl, totals: Totals) -> None:
-        """Pages that were given to a process that died are given to another: as soon as nothing
-        moves, and every member has said since that it holds none. So all that were fetched are
-        counted, and whoever wants to fetch one more has to ask."""
+        """Pages granted to a process that died are granted again once nothing moves and every
+        member has reported since that it holds none. By then all fetched pages are counted, and a
+        member that wants to fetch one more has to ask."""
         if crawl.spec.limits.pages is None:
             return
         before = self._seen.get(crawl.id)
@@ -215,7 +215,7 @@ class Leader:
     # The number of shards
 
     async def reshard(self, layout: Layout, wanted: int) -> None:
-        """When nobody owns a shard of the old layout any more."""
+        """Once no process owns a shard of the old layout."""
         leases = await self._ask(lambda control: control.leases())
         if any(lease.is_live and lease.owner != RESHARDING for lease in leases):
             self._log.info("waiting for owners of the old shards to stop", shards=layout.shards)
@@ -232,7 +232,7 @@ class Leader:
             nonlocal told_at
             if time.monotonic() - told_at >= PROGRESS_S:
                 told_at = time.monotonic()
-                # The lease of the leader is kept by the thread that does its work.
+                # The thread that does the work also renews the leader's lease.
                 control.lead(self._name, LEADER_TTL_S)
                 log.info("changing the number of shards", done=done, of=of, to=shards)
 

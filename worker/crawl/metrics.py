@@ -33,7 +33,7 @@ FAMILIES = (FETCHES, FETCH_DURATION, BYTES, LINKS, CUTS, STATE)
 
 
 class CrawlFigures:
-    """Plain counters: this is done for every page."""
+    """Plain counters: they are touched for every page."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()

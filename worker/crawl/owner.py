@@ -1,8 +1,8 @@
-"""A process that owns shards: everything that follows from its leases, put together and run.
+"""A process that owns shards: builds and runs everything that follows from its leases.
 
 The parts: `leasing` has the shards, `dispatcher` fetches, `admission` takes URLs in, `outbox` sends
 links to other shards, `commands` carries out what operators want, `leader` does what one process
-must do for all. Shard stores live in one thread, the control store in another.
+must do for all. Shard stores are used in one thread, the control store in another.
 """
 
 import asyncio
@@ -52,13 +52,13 @@ from manyhands.worker.service.link import Family
 from manyhands.worker.sinks.sinks import Sinks
 
 LOAD_S = 0.25
-# How often the leader looks at the crawls, and how often if one may be about to end. Where there
-# are many, its looks take no more than a fifth of its time.
+# How often the leader checks the crawls, and how often if one may be about to end. With many
+# crawls, checking takes at most a fifth of its time.
 LEADER_LOOK_S = 1.0
 LEADER_SOON_S = 0.2
 LEADER_REST = 4
 READMIT_LOOK_S = 30.0
-# A page that has been in the parse stage for so long is lost there.
+# A page that has been in the parse stage for this long is lost.
 PARSING_AT_MOST_S = 900.0
 MOST_ATTEMPTS_AT_PARSING = 3
 READMITTED_AT_ONCE = 1_000
@@ -66,7 +66,7 @@ MOST_ROBOTS_BYTES = 64 * 1024 * 1024
 
 
 class Owner:
-    """State: the parts, and whether it is to end."""
+    """State: the parts, and whether it is closing."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Owner:
         self._set_queues = set_queues
         self._closing = asyncio.Event()
         self._ended = asyncio.Event()
-        # Each part knows those that stand above it, and none below.
+        # Each part knows only parts built before it.
         self._figures = CrawlFigures()
         self._crawls = LiveCrawls()
         self._wakeup = Wakeup()
@@ -179,7 +179,7 @@ class Owner:
         self._announce()
 
     def _announce(self) -> None:
-        """Who is told what, in this order."""
+        """Connects events to their listeners, which are called in this order."""
         leasing = self._leasing
         leasing.laid_out.tell(self.admission.laid_out)
         leasing.opened.tell(self._working_set.shard_opened)
@@ -191,7 +191,7 @@ class Owner:
         leasing.closed.tell(self._forgotten.shard_closed)
         leasing.closed.tell(self._outbox.shard_closed)
         leasing.changed.tell(self._tell_queues)
-        # The origins that wait for pages are told before.
+        # After the origins that wait for pages have heard of them.
         self._grants.came.tell(self._wakeup.wake)
 
     async def run(self) -> None:
@@ -208,7 +208,7 @@ class Owner:
                 for part in parts:
                     part.cancel()
                 await asyncio.wait(parts)
-                # Leases are renewed for as long as there are any.
+                # Leases are renewed as long as any are held.
                 await self._robots.close()
                 await self._leasing.release_all()
                 renewing.cancel()
@@ -217,7 +217,7 @@ class Owner:
             self._ended.set()
 
     async def stop_feeding(self) -> None:
-        """Fetch nothing new, and wait for what is being fetched."""
+        """Fetch nothing new, and wait for requests in flight."""
         self._leasing.is_stopping = True
         self._slots.are_open = False
         while self._slots.are_under_way:  # noqa: ASYNC110 - any of many may be the last

@@ -1,4 +1,4 @@
-"""How far a crawl is, by the counters of its shards: when it is complete, and which limit it has
+"""A crawl's progress by the counters of its shards: whether it is complete, and which limit it has
 reached. Pure."""
 
 from collections.abc import Iterable, Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from manyhands.shared.crawl.store.model import Crawl
 
-# That may be fetched in a second.
+# Pages that may be fetched in a second.
 FEW_PAGES = 1_000
 
 
@@ -20,7 +20,7 @@ class Totals:
     pages: int
     done: int
     bytes: int
-    # Of each shard: a sum could hide that one grew and another began anew.
+    # Per shard: a sum could hide that one grew and another began anew.
     changes: tuple[int, ...]
 
     @classmethod
@@ -58,7 +58,7 @@ def limit_reached(crawl: Crawl, totals: Totals, now: float) -> str | None:
 
 
 def is_near_its_end(crawl: Crawl, totals: Totals) -> bool:
-    """It may end within a second: nothing is to fetch, or few pages are left of its limit."""
+    """It may end within a second: nothing is left to fetch, or few pages of its limit."""
     limit = crawl.spec.limits.pages
     return not totals.queued or (limit is not None and limit - totals.pages <= FEW_PAGES)
 

@@ -1,6 +1,6 @@
-"""A call that is wanted soon, once for all who want it in one turn of the loop.
+"""A call that several parts may ask for, made once per turn of the loop.
 
-Whoever wants it need not know who is called.
+The parts that ask need not know who is called.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from math import inf
 
 
 class Wakeup:
-    """State: who is called, whether a call is due, and the timer for a later one with its time."""
+    """State: the callback, whether a call is due, and the timer of a later one with its time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -12,7 +12,7 @@ from manyhands.worker.warc.sources import Sources
 # Made by `make_sources`.
 SETTINGS: Settings
 SOURCES: Sources
-# In the log, of one job.
+# Log lines about damaged parts, per job.
 MOST_DAMAGES_LOGGED = 20
 
 

@@ -1,6 +1,6 @@
 """`parsed` and `links`: messages to the owner of a shard. Import it to own shards.
 
-A job that belongs to another process by now is queued again where it belongs.
+A job whose shard has moved to another process is queued again there.
 """
 
 from datetime import timedelta

@@ -6,6 +6,7 @@ Its name follows from the source's: a repeat writes over what the first run wrot
 import asyncio
 import time
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobtypes import EXPORT_QUEUE
 from manyhands.shared.settings import WarcSettings
@@ -22,7 +23,7 @@ from manyhands.worker.warc.outputs import open_output
 from manyhands.worker.warc.streams import ByteStream
 from manyhands.worker.warc.threads import in_thread
 
-# Where somebody gave the stage more slots, the others wait here.
+# If the stage was given more slots, the rest wait here.
 AT_ONCE = asyncio.Semaphore(CAPS["export"])
 # Between two log lines about progress, in seconds.
 TELL_S = 10.0
@@ -56,11 +57,8 @@ def _run(
     telling: "_Telling",
     settings: WarcSettings,
 ) -> Exported:
-    try:
+    with closed_on_error(stream):
         output = open_output(place, name, settings)
-    except BaseException:
-        stream.close()
-        raise
     return export_archive(stream, output, telling.progress)
 
 

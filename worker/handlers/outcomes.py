@@ -9,14 +9,14 @@ from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchErro
 
 @contextmanager
 def as_outcomes(hopeless: type[Exception]) -> Iterator[None]:
-    """`hopeless` is what else can never get better."""
+    """`hopeless` are further errors that retries cannot help."""
     try:
         yield
     except (PermanentFetchError, hopeless) as error:
-        # In the dead set somebody can see why; acknowledged it would be gone without a word.
+        # In the dead set people can see why; an ACK would drop it silently.
         raise Dead(str(error)) from error
     except TemporaryFetchError as error:
-        # When the server said when, then; else by the job server's own growing delays.
+        # After the time the server asked for; otherwise by the job server's growing delays.
         if error.retry_after_s is None:
             raise
         raise Retry(error.retry_after_s, str(error)) from error

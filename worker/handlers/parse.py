@@ -1,11 +1,10 @@
 """`parse`: a fetched page → one record with its title and links. `parse_pages`: the same of pages
 of a crawl, and one message to the owner of their shards with the links to follow.
 
-All of it follows from the job's arguments alone, so a repeat makes the same records and message.
+Results depend on the job's arguments alone, so a repeat makes the same records and message.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
 
 from manyhands.shared.crawl.messages import (
     NO_ANSWER,
@@ -19,6 +18,7 @@ from manyhands.shared.crawl.messages import (
     parsed_job,
 )
 from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.grouping import grouped
 from manyhands.shared.jobtypes import PARSE_QUEUE
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
@@ -30,8 +30,8 @@ from manyhands.worker.pages.page_ids import page_id, parsed_id
 from manyhands.worker.records import PageRecord
 
 
-# Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so
-# the loop would wait as long, and for the change of threads besides.
+# Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so the
+# loop would wait as long, plus the thread switch.
 @job("parse")
 async def parse(
     url: str,
@@ -66,7 +66,7 @@ async def parse(
 @job(PARSE_PAGES, queue=PARSE_QUEUE)
 async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobContext) -> None:
     if context.deliveries > 1 and len(pages) > 1:
-        # It may be one of them that ended its worker: the others are not to suffer with it again.
+        # One of them may have killed its worker: it must not take the others along again.
         for number, page in enumerate(pages):
             alone = PagesMessage(answer_to=answer_to, pages=[page])
             context.push(pages_job(alone, PARSE_QUEUE, f"{context.id}.{number}"))
@@ -78,21 +78,14 @@ async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobCont
         await asyncio.sleep(0)
     if answer_to == NO_ANSWER:
         return
-    for number, together in enumerate(_in_messages(parsed)):
+    messages = grouped(parsed, _links_length, most_size=MAX_LINKS_LENGTH)
+    for number, together in enumerate(messages):
         message = ParsedMessage.model_construct(pages=together)
         context.push(parsed_job(message, answer_to, f"{parsed_id(context.id)}.{number}"))
 
 
-def _in_messages(parsed: Iterable[ParsedPage]) -> Iterator[list[ParsedPage]]:
-    together: list[ParsedPage] = []
-    length = 0
-    for page in parsed:
-        length += (of_page := sum(map(len, page.links)))
-        if together and length > MAX_LINKS_LENGTH:
-            yield together
-            together, length = [], of_page
-        together.append(page)
-    yield together
+def _links_length(page: ParsedPage) -> int:
+    return sum(map(len, page.links))
 
 
 def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:

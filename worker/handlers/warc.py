@@ -1,10 +1,10 @@
 """`warc`: a chunk of a WARC or WAT file → `parse_pages` jobs with its pages, and one `warc` job for
 what comes after it.
 
-The ids of all of them, and of the records, follow from the job's own id and from the file: a repeat
-makes the same again. Only HTML with a status of 2xx is parsed; of everything else the log says how
-many there were. Of a WAT file title and links are parsed. A WET file has text only, of which the
-parse stage can make nothing: `export` is for those.
+All their ids, and those of the records, follow from the job's own id and from the file: a repeat
+makes the same again. Only HTML with a 2xx status is parsed; the log counts everything else. Of a
+WAT file, title and links are parsed. A WET file has only text, which the parse stage cannot use:
+`export` is for those.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from manyhands.worker.warc.reading import Position
 from manyhands.worker.warc.streams import ByteStream
 from manyhands.worker.warc.threads import in_thread
 
-# Where somebody gave the stage more slots, the others wait here.
+# If the stage was given more slots, the rest wait here.
 AT_ONCE = asyncio.Semaphore(CAPS["warc"])
 
 _NEXT_ID = re.compile(r"(.+)\.at\d+\.\d+")
@@ -40,7 +40,7 @@ async def warc(source: str, context: JobContext, offset: int = 0, skip: int = 0)
     _tell(context, shown, start, chunk)
     context.push(*_parse_jobs(chunk.pages, context.id))
     if chunk.next is not None:
-        # The last one: what is before it is queued when it is.
+        # Last: once it is queued, so are those before it.
         context.push(_next_job(source, chunk.next, context.id))
 
 
@@ -69,7 +69,7 @@ def _parse_jobs(pages: list[FetchedPage], job_id: str) -> list[Job]:
 
 def _next_job(source: str, at: Position, job_id: str) -> Job:
     kind = JOB_TYPES["warc"]
-    # Not longer with every chunk.
+    # So that ids do not grow with every chunk.
     made = _NEXT_ID.fullmatch(job_id)
     first_id = made[1] if made is not None else job_id
     return Job(

@@ -1,1 +1,1 @@
-"""A job in hand: its handler, what it may ask for, and how it ends."""
+"""A job in hand: its handler, its context, and how it ends."""

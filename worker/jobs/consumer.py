@@ -36,7 +36,7 @@ class Consumer:
         self._source = source
         self._execution = execution
         self._held_jobs = held
-        # By how many processes ended with them: the more, the fewer others they may take along.
+        # By how many processes died with them: the more, the fewer of them run at a time.
         self._rooms = (asyncio.Semaphore(math.isqrt(slots)), asyncio.Semaphore(1))
         self._held: list[Delivery] = []
         self._is_stopping = False
@@ -65,7 +65,7 @@ class Consumer:
             delivery.task = asyncio.Task(run(delivery, self._ended), loop=self._loop, name="job")
 
     async def watch_deadlines(self) -> None:
-        """Cancel what runs into the end of its reservation. One look a second at all of them is
+        """Cancel jobs that reach the end of their reservation. One check of all jobs per second is
         cheaper than a timer for each."""
         while True:
             await asyncio.sleep(DEADLINE_CHECK_S)
@@ -84,7 +84,7 @@ class Consumer:
         await self._wait_empty(finish_by + CANCEL_GRACE_S)
         await no_more
         settling = [d.task for d in self.in_hand.values() if d.task and d.is_settled]
-        # Their handlers swallowed the cancellation; the jobs must not wait for them.
+        # Their handlers swallowed the cancellation; put the jobs back anyway.
         stuck = [delivery for delivery in self.in_hand.values() if not delivery.is_settled]
         await asyncio.gather(*(self._execution.settle(d, PUT_BACK, 0.0) for d in stuck))
         held, self._held = self._held, []
@@ -115,9 +115,9 @@ class Consumer:
             self._empty.set()
 
     async def _run_suspect(self, delivery: Delivery, on_ended: Callable[[Delivery], None]) -> None:
-        """A process ended while it had this job, so it may have been this one. Few of those run at
-        a time, and one that has seen it twice beside no other: so those that did nothing come to
-        their end, and the one that did it is found."""
+        """A process died while it held this job, which may be the cause. Few such jobs run at a
+        time, and one that was there twice runs alone among them: so innocent jobs finish, and the
+        guilty one is found."""
         room = self._rooms[min(delivery.deaths, len(self._rooms)) - 1]
         try:
             await room.acquire()
@@ -143,8 +143,8 @@ class Consumer:
             self._held_jobs.remove(delivery.held_as)
 
     def _attach_copy(self, first: Delivery, copy: Delivery) -> None:
-        """The same job twice, by a repeated push or an expired reservation: run once; the copy is
-        acknowledged when the first is settled, which keeps the job alive if it must be."""
+        """The same job twice, after a repeated push or an expired reservation: run it once. The
+        copy is acknowledged when the first is settled, so the job stays alive if it has to."""
         self.copies_seen += 1
         self._source.job_ended(copy)
         if copy.jid != first.jid:
@@ -158,7 +158,7 @@ class Consumer:
 
 
 def _cancel(delivery: Delivery, reason: str) -> None:
-    """Not while it is being settled: then it ends by itself, and must not end halfway."""
+    """Not while it is being settled: that ends by itself, and must not stop halfway."""
     if delivery.task is not None and not delivery.is_settled and not delivery.cancel_reason:
         delivery.cancel_reason = reason
         delivery.task.cancel()

@@ -1,4 +1,4 @@
-"""What a handler may ask for: who the job is, how long it has, and where its results go."""
+"""What a handler can ask of the worker: the job's identity, its deadline, and where results go."""
 
 from typing import Any, Protocol
 
@@ -55,13 +55,13 @@ class JobContext:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The job as the server sent it, with every field that its producer gave it; a copy, made
-        at each call."""
+        """The job as the server sent it, with every field of its producer; each call makes a
+        copy."""
         return self._delivery.fields()
 
     @property
     def custom(self) -> dict[str, Any]:
-        """What the producer has put beside the arguments; empty when there is nothing."""
+        """What the producer sent beside the arguments; may be empty."""
         custom = self.fields.get("custom")
         return custom if isinstance(custom, dict) else {}
 
@@ -78,7 +78,7 @@ class JobContext:
         self.children.extend(children)
 
     def keep(self, held: object) -> None:
-        """Let it live until records and children are where they belong."""
+        """Keep it alive until records and children are stored."""
         self._kept = held
 
     def emit(self, record: Any) -> None:
@@ -86,7 +86,7 @@ class JobContext:
         made = self._as_record(record)
         if not self.can_emit(type(made)):
             if isinstance(made, PageRecord) and self.can_emit(Capture):
-                return  # who keeps pages as they came may want nothing else of them
+                return  # a worker that only archives pages may want nothing else
             raise ConfigError("this worker has no sink for it, a record would be lost: set SINKS")
         self.records.append(made)
 
@@ -94,6 +94,6 @@ class JobContext:
         if isinstance(record, Record):
             return record
         given = record.get("id") if isinstance(record, dict) else None
-        # By its place: the same when the job is repeated.
+        # By its position: the same when the job is repeated.
         own = f"{self.id}.{len(self.records)}"
         return PlainRecord(given if isinstance(given, str) else own, record)

@@ -1,8 +1,8 @@
 """A job in hand: parsed once, kept small, and able to become a fresh job again. Pure.
 
 Thousands are held at a time, so a delivery keeps the bytes that the server sent and only those
-parsed fields that every job needs; the rare put-back reads the bytes again, and changes only what
-it must: whatever else a producer has put into the job stays as it came, byte for byte.
+parsed fields that every job needs. The rare put-back reads the bytes again and changes only what it
+must: everything else in the job stays as it came, byte for byte.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ class Delivery:
         self.jobtype: str = fields["jobtype"]
         self.args: list[Any] = fields["args"]
         self.id: str = self.jid
-        # How often it was handed out before, by put-backs and by failures, and now once more.
+        # How often it was handed out, after put-backs and failures, this time included.
         self.deliveries: int = 1
         # How many processes ended while they had it, as far as is known.
         self.deaths: int = 0
@@ -101,7 +101,7 @@ class Delivery:
         self.is_settled = False
 
     def fields(self) -> dict[str, Any]:
-        """All that the server sent of the job."""
+        """The whole job as the server sent it."""
         fields: dict[str, Any] = orjson.loads(self.payload)
         return fields
 
@@ -119,7 +119,7 @@ def parse_delivery(payload: bytes, reserved_after: float) -> Delivery:
 
 
 def fresh_copy(delivery: Delivery, outcome: Retry | Defer | PutBack) -> bytes | None:
-    """What is queued when a job is to run again; None when it has no retry left."""
+    """The copy to queue when a job must run again; None when it has no retry left."""
     if isinstance(outcome, Retry):
         return retry_copy(delivery, outcome)
     if isinstance(outcome, Defer):
@@ -128,12 +128,12 @@ def fresh_copy(delivery: Delivery, outcome: Retry | Defer | PutBack) -> bytes | 
 
 
 def put_back_copy(delivery: Delivery) -> bytes:
-    """The same job under a fresh jid, to run as soon as somebody is free."""
+    """The same job under a fresh jid, to run as soon as a worker is free."""
     return _fresh(delivery)
 
 
 def copy_after_death(delivery: Delivery, deaths: int) -> bytes:
-    """As `put_back_copy`, for a job whose process ended: it counts how often that has happened."""
+    """Like `put_back_copy`, for a job whose process died: counts how often that has happened."""
     return _fresh(delivery, noted={"deaths": deaths})
 
 
@@ -143,7 +143,7 @@ def deferred_copy(delivery: Delivery, until: datetime) -> bytes:
 
 def retry_copy(delivery: Delivery, retry: Retry) -> bytes | None:
     """The same job with one retry spent, to run after the handler's delay; None when it has no
-    retries left, and the server shall decide."""
+    retries left, so that the server decides."""
     fields = delivery.fields()
     failure = fields.get("failure")
     if not isinstance(failure, dict):
@@ -170,8 +170,8 @@ def retry_copy(delivery: Delivery, retry: Retry) -> bytes | None:
 def _fresh(
     delivery: Delivery, deliveries: int = 1, noted: dict[str, int] | None = None, **changes: Any
 ) -> bytes:
-    """Every field as it came, but a new jid: the ACK of the old one must not clear the new. So
-    many `deliveries` are added to those that are noted, and `noted` beside them."""
+    """Every field as it came, but a new jid: the ACK of the old one must not clear the new one.
+    Adds `deliveries` to the stored count, and the fields of `noted`."""
     fields: dict[str, Any] = _decode_object(delivery.payload)
     ours = _ours(delivery.fields())
     sent = bytes(fields.get("custom", b""))
@@ -192,13 +192,13 @@ def _retry_count(failure: object) -> int:
 
 
 def _ours(fields: dict[str, Any]) -> dict[str, Any]:
-    """`custom.mh`, unless somebody else put something strange there."""
+    """`custom.mh`, unless another producer put something strange there."""
     custom = fields.get("custom")
     mh = custom.get("mh") if isinstance(custom, dict) else None
     return mh if isinstance(mh, dict) else {}
 
 
 def _is_identity(ours: dict[str, Any]) -> bool:
-    """Other producers may say a version there and nothing else."""
+    """Other producers may set only a version there."""
     name = ours.get("id")
     return isinstance(name, str) and name != "" and isinstance(ours.get("deliveries"), int)

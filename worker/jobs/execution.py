@@ -19,16 +19,16 @@ from manyhands.worker.records import Record
 from manyhands.worker.service.held_jobs import HeldJobs
 from manyhands.worker.sinks.protocol import SinkDown
 
-# A job that is too new for its handler comes back after a second, while its worker is being
-# replaced; later each time, if nobody replaces it.
+# A job too new for its handler comes back after a second, as its worker is probably being replaced;
+# each time later, if it is not.
 TOO_NEW_AGAIN_S = 1.0
 TOO_NEW_AT_MOST_S = 30.0
 
 
 class Middleware(Protocol):
-    """Told of every job before and after it runs, in the loop's thread. Two calls instead of a
-    wrapped coroutine, because thousands of jobs are in hand at a time and each coroutine around
-    a job is half a kilobyte of every busy slot."""
+    """Called before and after every job, in the loop's thread. Two calls instead of a wrapping
+    coroutine, because thousands of jobs are in hand at a time and each coroutine around a job costs
+    every busy slot half a kilobyte."""
 
     def job_started(self, delivery: Delivery) -> None: ...
 
@@ -36,7 +36,7 @@ class Middleware(Protocol):
 
 
 class Records(RecordTaker, Protocol):
-    """What is needed of worker.sinks.sinks.Sinks."""
+    """The part of worker.sinks.sinks.Sinks that is needed here."""
 
     async def room(self) -> None:
         """Return when records may be written."""
@@ -46,7 +46,8 @@ class Records(RecordTaker, Protocol):
 
 
 class Execution:
-    """Runs jobs; `on_ended` frees the slot. State: the types of which a job was too new."""
+    """Runs jobs; `on_ended` frees the slot. State: the job types with a payload that was too
+    new."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Execution:
     async def run_one(self, delivery: Delivery, on_ended: Callable[[Delivery], None]) -> None:
         """handler → records durable → children queued → settled. Every path ends in one settle.
 
-        A job that waits for its records holds no slot: as many others run meanwhile as the sinks
+        A job that waits for its records holds no slot: others run meanwhile, as many as the sinks
         have room for."""
         started_at = self._loop.time()
         outcome: Outcome = DONE
@@ -93,7 +94,7 @@ class Execution:
                 if context is not None:
                     await self._keep_results(delivery, context)
         except BaseException as error:
-            # All of them: a handler may raise whatever there is.
+            # All of them: a handler may raise anything.
             outcome = self._outcome_of(delivery, error)
         try:
             if delivery.task is not None and delivery.task.cancelling():
@@ -103,7 +104,7 @@ class Execution:
             on_ended(delivery)
 
     async def settle(self, delivery: Delivery, outcome: Outcome, took_s: float) -> None:
-        """Report the outcome, once. What cannot be reported comes back by its reservation."""
+        """Report the outcome, once. If that fails, the job comes back when its reservation ends."""
         if delivery.is_settled:
             return
         delivery.is_settled = True
@@ -112,7 +113,7 @@ class Execution:
         except asyncio.CancelledError:
             raise
         except BaseException as error:
-            # It cannot be queued again as asked for; a FAIL always can be sent.
+            # It cannot be queued again as asked; a FAIL can always be sent.
             outcome = Failed.from_exception(error)
             await self._source.settle(delivery, outcome)
         if delivery.held_as and self._held is not None:

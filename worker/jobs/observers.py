@@ -31,7 +31,7 @@ OUTCOME_NAMES: dict[type, str] = {
     Drop: "drop",
     Dead: "dead",
 }
-# Anybody who can push can invent names of job types; each would be kept and shown for ever.
+# Any producer can invent job types; each would be kept and shown for ever.
 MOST_JOBTYPES = 200
 LONGEST_JOBTYPE = 100
 OTHER_JOBTYPES = "(other)"
@@ -63,9 +63,9 @@ class JobLog:
 
 
 class FailureLog:
-    """A line for a failed job, at most one per error type in FAILURE_TOLD_EVERY_S seconds: what
-    fails by the thousand must be seen, and must not fill the disk. Never the arguments. State: of
-    each error when it was last logged, and how often it has been skipped since."""
+    """A line for a failed job, at most one per error type in FAILURE_TOLD_EVERY_S seconds:
+    thousands of failures must be seen, but must not fill the disk. Never the arguments. State: for
+    each error, when it was last logged and how often it was skipped since."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -115,7 +115,7 @@ class JobtypeFigures:
 
 
 class JobFigures:
-    """Plain counters by job type: this is done for every job, so it must cost next to nothing."""
+    """Plain counters by job type: they run for every job, so they must cost next to nothing."""
 
     def __init__(self) -> None:
         self.jobtypes: dict[str, JobtypeFigures] = {}
@@ -126,7 +126,7 @@ class JobFigures:
     def job_ended(self, delivery: Delivery, outcome: Outcome, took_s: float) -> None:
         figures = self.jobtypes.get(delivery.jobtype) or self._figures_of_new(delivery.jobtype)
         figures.outcomes[type(outcome)] += 1
-        # One that was put back has not come to its end, or not even to its start.
+        # A job that was put back has not ended, and may not even have started.
         if outcome is not PUT_BACK:
             figures.durations.add(took_s)
 

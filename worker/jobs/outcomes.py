@@ -13,7 +13,7 @@ LONGEST_DELAY_S = 10 * 365 * 86_400
 
 
 class JobOutcome(ManyhandsError):
-    """Base of what a handler raises to end its job otherwise than by returning or failing."""
+    """Base of what a handler raises to end its job without returning or failing."""
 
 
 class Retry(JobOutcome):
@@ -48,7 +48,7 @@ class Done:
 
 
 class PutBack:
-    """Not our turn after all (shutdown, too little time left): back into its queue, as it was."""
+    """Not run here after all (shutdown, too little time left): back into its queue, as it was."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -76,7 +76,7 @@ def _backtrace(error: BaseException) -> tuple[str, ...]:
     try:
         chunks = traceback.format_exception(error)
     except BaseException as second:
-        # What a handler raises may have been made by anybody.
+        # The exception may be of any class, with any bug.
         return (f"(its backtrace cannot be shown: {type(second).__name__})",)
     lines = [line for chunk in chunks for line in chunk.rstrip("\n").split("\n")]
     return tuple(lines[-MAX_BACKTRACE_LINES:])

@@ -28,8 +28,8 @@ class BadArguments(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class Handler:
-    """A function that can do one type of job, and what it wants to be called with. `queue` is in
-    the notation of WORKER_QUEUES; `version` is the newest payload that it understands."""
+    """The function for one job type and the arguments it takes. `queue` is in the notation of
+    WORKER_QUEUES; `version` is the newest payload that it understands."""
 
     jobtype: str
     queue: str
@@ -57,8 +57,8 @@ class Handler:
         return checked
 
     def _fits_exactly(self, args: list[Any]) -> bool:
-        """True when the check would return the arguments as they are: most jobs, in a tenth of
-        the time."""
+        """True when validation would return the arguments unchanged: most jobs, in a tenth of the
+        time."""
         if self.plain_types is None or len(args) != len(self.plain_types):
             return False
         for value, plain_type in zip(args, self.plain_types, strict=True):
@@ -86,8 +86,8 @@ def _field(problem: Any) -> str:
 
 @dataclass(slots=True)
 class Registry:
-    """State: the handlers by job type, the setup hooks, and whether all of these were called. One
-    is shared by all `@job`s of a process."""
+    """State: the handlers by job type, the setup hooks, and whether these were called. All `@job`s
+    of a process share one."""
 
     handlers: dict[str, Handler] = field(default_factory=dict)
     hooks: list[SetupHook] = field(default_factory=list)
@@ -99,8 +99,8 @@ class Registry:
         """Register an async or sync function for a job type. Its parameters are the job's args;
         one that is annotated `JobContext` gets the context instead.
 
-        `queue` is the one from which such jobs are taken; without it that of the type if it is
-        one of ours, else `default`. `version` is the newest payload that the function
+        Such jobs are taken from `queue`; by default from the queue of the type if it is one of
+        ours, else from `default`. `version` is the newest payload that the function
         understands: a job with a newer one is left to a worker that does."""
 
         def register(function: Function) -> Function:
@@ -155,7 +155,7 @@ def make_handler(
             takes_more = True
         else:
             default = ... if parameter.default is parameter.empty else parameter.default
-            # An alias, because a model refuses some names that a function may well use.
+            # An alias, because a model refuses some names that are fine for parameters.
             fields[f"a{len(names)}"] = (hint, Field(default, validation_alias=parameter.name))
             names.append(parameter.name)
     model = create_model(

@@ -19,7 +19,7 @@ class Resources:
         self._closes.append(close)
 
     async def close(self) -> None:
-        """The last one first; one that cannot be closed does not keep the others open."""
+        """In reverse order; an error in closing one does not keep the others open."""
         while self._closes:
             close = self._closes.pop()
             try:

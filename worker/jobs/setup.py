@@ -16,7 +16,7 @@ from manyhands.worker.net.byte_budget import ByteBudget
 class ProcessSetup:
     """One process, as its handlers' hooks see it. `resources` are closed when it stops,
     `stage_services` are by the stage's name, and `page_budget` bounds the bytes of all pages that
-    the process holds, whoever fetches them."""
+    the process holds."""
 
     settings: Settings
     page_budget: ByteBudget

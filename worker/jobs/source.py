@@ -22,10 +22,10 @@ class Source(Protocol):
         """A delivered job is over; its slot is free, if it was not before."""
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Tell the server how it ended. Returns once that is on its way and will be repeated
-        until answered; what has to be queued again is queued when this returns. After `quiet`
-        was called, a job is put back only when none can arrive here any more: any sooner, our
-        own requests could bring it again."""
+        """Report to the server how it ended. Returns once the report is sent and will be repeated
+        until answered; a job that must run again is queued by then. After `quiet`, a job is put
+        back only when none can arrive here any more: sooner, our own requests could fetch it
+        again."""
 
     async def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Settle many jobs that were not started, in few round trips."""

@@ -1,5 +1,5 @@
-"""What a stage may have besides its handlers: something that runs as long as the process does, and
-decides from which queues jobs are taken. The setup hook of the stage's handlers registers it."""
+"""What a stage may have besides its handlers: a service that runs as long as the process, and
+chooses the queues that jobs are taken from. The setup hook of the stage's handlers registers it."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class StageService(Protocol):
         """Back-pressure: the share of its slots that it may use."""
 
     async def stop_feeding(self) -> None:
-        """Begin nothing new by itself; return when nothing is under way. Handlers still run."""
+        """Begin nothing new; return when nothing is under way. Handlers still run."""
 
     async def close(self) -> None:
-        """No handler runs any more: write everything down."""
+        """No handler runs any more: store everything."""
 
     def families(self) -> Iterable[Family]:
         """Its metrics, read every five seconds."""
@@ -35,8 +35,8 @@ class StageService(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class StageNeeds:
-    """What a service gets: the queues that it sets are those that jobs are taken from. `sinks` are
-    all of the process, which may be none."""
+    """What a service gets. Jobs are taken from the queues that it sets. `sinks` are all those of
+    the process, maybe none."""
 
     settings: Settings
     slots: int

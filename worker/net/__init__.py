@@ -1,1 +1,1 @@
-"""How the worker reaches the web: which addresses, by which client."""
+"""How the worker reaches the web: permitted addresses, DNS, and the HTTP client."""

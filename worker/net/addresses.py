@@ -57,15 +57,15 @@ NAT64 = IPv6Network("64:ff9b::/96")
 
 
 class AddressRule:
-    """Says of each address whether it may be connected to. State: what it said of the last ones,
-    because each is judged more than once and a look through all networks takes a while."""
+    """Says whether a fetch may connect to an address. State: the latest verdicts, because each
+    address is judged more than once, and checking all networks takes a while."""
 
     def __init__(self, allowed: Sequence[Network] = ()) -> None:
         self._allowed = allowed
         self.allows = lru_cache(maxsize=ADDRESSES_REMEMBERED)(self._judge)
 
     def _judge(self, text: str) -> bool:
-        """`text` is an address as a resolver or a socket gives it; what is none is refused."""
+        """`text` is an address from a resolver or a socket; anything else is refused."""
         try:
             address = ip_address(text)
         except ValueError:

@@ -1,26 +1,26 @@
-"""How many bytes of pages a process holds at a time, from the first one read until the broker has
-the page. Pure.
+"""Bounds the bytes of pages that a process holds, from the first byte read until the broker has the
+page. Pure.
 
-Pages are counted as they are, not as large as they may become: thousands of small ones are fetched
-at a time, or a dozen of the largest. When there are too many bytes whoever reads stops reading, all
-but one, so that a page of any size goes through and something always moves.
+Pages count with their present size, not with the largest possible one: thousands of small ones are
+fetched at a time, or a dozen of the largest. When there are too many bytes, all readers but one
+pause, so that a page of any size gets through and something always moves.
 """
 
 from typing import Protocol
 
-# What one read may bring; so many readers go on as there is room for.
+# What one read may bring; as many readers continue as there is room for.
 READ_BYTES = 256 * 1024
 
 
 class Reader(Protocol):
-    """Something that reads a page, and can be told to wait."""
+    """Something that reads a page, and can be paused."""
 
     def go_on(self) -> None:
         """There is room again."""
 
 
 class Hold:
-    """Bytes of one page. They count as long as it lives, whoever forgets it."""
+    """Bytes of one page. They count until the page is garbage."""
 
     __slots__ = ("_budget", "_is_read", "_size")
 
@@ -35,7 +35,7 @@ class Hold:
         self._budget.change(change, change if self._is_read else 0)
 
     def is_read(self) -> None:
-        """All of it is here: what becomes of it needs nobody to read."""
+        """The page is complete: its bytes will be freed without further reads."""
         if not self._is_read:
             self._is_read = True
             self._budget.change(0, self._size)
@@ -46,8 +46,8 @@ class Hold:
 
 
 class ByteBudget:
-    """State: the bytes that are held, how many of them are of pages that were read, the readers
-    that wait in their order, and the one that goes on whatever is held."""
+    """State: the bytes held, how many of them belong to complete pages, the paused readers in
+    order, and the one that may always continue."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -58,7 +58,7 @@ class ByteBudget:
 
     @property
     def is_full(self) -> bool:
-        """Nothing new is to be begun."""
+        """No new fetch should begin."""
         return self.held >= self._limit
 
     @property
@@ -72,7 +72,7 @@ class ByteBudget:
             self._wake()
 
     def may_go_on(self, reader: Reader) -> bool:
-        """Asked after a read that was not the last; who may not is told when it may."""
+        """Called after every read but the last: False pauses the reader until `go_on` is called."""
         if self.held < self._limit:
             return True
         if self._first is None and not self._read:
@@ -83,7 +83,7 @@ class ByteBudget:
         return False
 
     def ended(self, reader: Reader) -> None:
-        """It reads no more: it is at its end, or has given up."""
+        """It reads no more: it is complete, or has given up."""
         self._waiting.pop(reader, None)
         if self._first is reader:
             self._first = None
@@ -95,7 +95,7 @@ class ByteBudget:
         while room > 0 and self._waiting:
             room -= READ_BYTES
             self._next().go_on()
-        # Pages that were read go by themselves. Where there are none, one must be read to its end.
+        # Complete pages will go. Without any, one reader must continue to its end.
         if self._waiting and self._first is None and not self._read:
             self._first = self._next()
             self._first.go_on()

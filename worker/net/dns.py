@@ -1,9 +1,8 @@
-"""DNS by c-ares: one resolver for the process, its answers kept, one question per name at a time.
+"""DNS by c-ares: one resolver per process, a cache, one question per name at a time.
 
-/etc/hosts counts. A URL's host is a whole name: search domains are not tried.
+/etc/hosts is used. A URL's host is a complete name: search domains are not tried.
 """
 
-import asyncio
 import socket
 import time
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ import aiodns
 import pycares
 from aiodns import error as ares
 
+from manyhands.shared.single_flight import SingleFlight
 from manyhands.worker.net.dns_cache import DnsCache, DnsEntry
 from manyhands.worker.net.fetcher import TemporaryFetchError
 
@@ -33,33 +33,22 @@ class Dns:
         self._servers = servers
         self._cache = DnsCache()
         self._resolver: aiodns.DNSResolver | None = None
-        self._under_way: dict[str, asyncio.Task[DnsEntry]] = {}
+        self._questions: SingleFlight[DnsEntry] = SingleFlight("dns of")
 
     async def addresses(self, host: str) -> Sequence[str]:
         entry = self._cache.get(host, time.monotonic())
         if entry is None:
-            entry = await self._single_flight(host)
+            entry = await self._questions.run(host, lambda: self._ask(host))
         if entry.failure:
             what = entry.failure.removeprefix("dns: ")
             raise TemporaryFetchError(f"DNS of {host}: {what}", reason=entry.failure)
         return entry.addresses
 
     async def close(self) -> None:
-        for task in self._under_way.values():
-            task.cancel()
-        await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+        await self._questions.close()
         if self._resolver is not None:
             await self._resolver.close()
             self._resolver = None
-
-    async def _single_flight(self, host: str) -> DnsEntry:
-        task = self._under_way.get(host)
-        if task is None:
-            task = asyncio.create_task(self._ask(host))
-            self._under_way[host] = task
-            task.add_done_callback(lambda _: self._under_way.pop(host, None))
-        # One of those that wait may be cancelled; the others go on waiting.
-        return await asyncio.shield(task)
 
     async def _ask(self, host: str) -> DnsEntry:
         if self._resolver is None:

@@ -1,4 +1,4 @@
-"""What DNS said of each name, and until when that counts. Pure: `now` is monotonic seconds."""
+"""Answers of DNS, and when they expire. Pure: `now` is monotonic seconds."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 SHORTEST_S = 30.0
 LONGEST_S = 3600.0
-# A name that does not exist may be there a minute later; a server that failed, sooner.
+# A missing name may exist a minute later; a failed server may be back sooner.
 MISSING_S = 60.0
 FAILURE_S = 10.0
 MAX_ENTRIES = 50_000
@@ -48,7 +48,7 @@ class DnsCache:
         return self._put(host, DnsEntry((), failure, now + MISSING_S))
 
     def failed(self, host: str, failure: str, now: float) -> DnsEntry:
-        """Nobody could say."""
+        """No server could answer."""
         return self._put(host, DnsEntry((), failure, now + FAILURE_S))
 
     def _put(self, host: str, entry: DnsEntry) -> DnsEntry:

@@ -1,7 +1,7 @@
 """The body of an answer, decompressed as it arrives and never beyond a limit. Pure.
 
-Every decompressor is asked for no more bytes than are wanted, so a few kilobytes that stand for
-gigabytes cost nothing.
+Every decompressor is asked for no more bytes than are wanted, so a few kilobytes that would unpack
+to gigabytes cost nothing.
 """
 
 import zlib
@@ -16,19 +16,19 @@ ACCEPTED = "gzip, deflate, br, zstd"
 _ZLIB_METHOD = 8
 _EITHER_HEADER = 32 + zlib.MAX_WBITS
 _NO_HEADER = -zlib.MAX_WBITS
-# RFC 9659: no server may want a larger window of a client.
+# RFC 9659: no server may require a larger window.
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 # How much zstd hands over at a time.
 _ZSTD_PIECE_BYTES = 32 * 1024
-# Of one body: a member for every kilobyte or more is honest, and each costs as much as a page.
+# Members of one body: honest ones have at least a kilobyte each, and each costs as much as a page.
 MAX_GZIP_MEMBERS = 1000
-# A smaller piece is copied to those before it: by itself it would cost more than it holds.
+# A smaller piece is joined to those before it: a separate object would cost more than it holds.
 _SMALL_BYTES = 1024
 
 
 class _Decoder(Protocol):
     def decode(self, chunk: bytes, wanted: int) -> list[bytes]:
-        """About `wanted` bytes of what the data stands for, or all of it. Raises _Damaged."""
+        """About `wanted` bytes of the unpacked data, or all of it. Raises _Damaged."""
 
 
 class _Damaged(Exception):
@@ -74,7 +74,7 @@ class BoundedBody:
                     ) from None
                 # Padding or damage behind what was read: keep that, as browsers do.
                 self.is_damaged = True
-        # Input is bounded too: compressed data may go on for ever and stand for nothing.
+        # Input is bounded too: compressed data may go on for ever and unpack to nothing.
         if self.is_damaged or self._size > self._max_bytes or self.taken > self._max_bytes:
             self._cut()
             return False

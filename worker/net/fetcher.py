@@ -1,7 +1,7 @@
-"""What fetches a page, whatever the HTTP client is: one request, its answer, and its errors. Pure.
+"""The interface of a fetcher, independent of the HTTP client: request, answer, errors. Pure.
 
 A `HopFetcher` makes one request and follows nothing; `worker.net.following` follows redirects with
-it for jobs that fetch a page by themselves.
+it for `fetch` jobs.
 """
 
 import email.utils
@@ -39,11 +39,11 @@ class Phases:
 
 @dataclass(slots=True)
 class Answer:
-    """One answer, whatever its status. `url` is what was asked for, `location` where the server
-    points to, as it wrote it. `wire_bytes` counts the body as it came, before decompression.
-    `request` and `head` are what was sent and what came before the body, for archives. `hold` is
-    what it takes of the process's budget of bytes, as long as the answer lives. `is_damaged`: it
-    is truncated because the rest cannot be decompressed."""
+    """One answer, whatever its status. `url` was requested, `location` is the Location header as
+    sent. `wire_bytes` counts the body before decompression. `request` and `head` are the bytes sent
+    and those received before the body, for archives. `hold` is its share of the process's byte
+    budget while the answer lives. `is_damaged`: truncated because the rest cannot be
+    decompressed."""
 
     url: str
     status: int
@@ -63,13 +63,13 @@ class Answer:
 
     @property
     def cut(self) -> Cut | None:
-        """Why there is less of the body than there was, if there is."""
+        """Why the body was cut, if it was."""
         if not self.is_truncated:
             return None
         return Cut.DAMAGE if self.is_damaged else Cut.FETCH_LIMIT
 
     def becomes(self, size: int) -> None:
-        """Nobody needs the body any more, but what was made of it, which has so many bytes."""
+        """The body is no longer needed, only what was made of it, which has `size` bytes."""
         self.body = b""
         if self.hold is not None:
             self.hold.resize(size)
@@ -94,7 +94,7 @@ class Page:
 
 
 class FetchError(ManyhandsError):
-    """No page. `reason` is for grouping: short, without URL, host or address."""
+    """The fetch failed. `reason` is for grouping: short, without URL, host or address."""
 
     def __init__(self, message: str, *, reason: str | None = None) -> None:
         super().__init__(message)
@@ -135,8 +135,8 @@ class HopFetcher(Protocol):
         """Make one request and follow no redirect. Raises a FetchError.
 
         `check` is called directly before a connection is made and again directly before the
-        request is sent; what it raises stops the request. `wants_body` is given the status and the
-        content type; without a wish the body stays unread and the connection is closed.
+        request is sent; what it raises stops the request. `wants_body` gets the status and the
+        content type; if it returns False, the body stays unread and the connection is closed.
         `max_bytes` bounds the body before and after decompression.
         """
 
@@ -156,19 +156,19 @@ def raise_if_temporary(status: int, retry_after: str | None, now: datetime) -> N
 
 
 def parse_retry_after(value: str | None, now: datetime) -> float | None:
-    """Seconds until the moment that a Retry-After header names, a day at most; None for what is
+    """Seconds until the moment that a Retry-After header names, at most a day; None if it is
     missing, malformed or past."""
     if value is None:
         return None
     value = value.strip()
     if value.isascii() and value.isdecimal():
-        # So many digits may not even be a number to Python.
+        # Python refuses to convert very many digits.
         seconds = float(value) if len(value) < 20 else LONGEST_RETRY_AFTER_S
     else:
         try:
             moment = email.utils.parsedate_to_datetime(value)
             seconds = (moment - now).total_seconds()
         except (TypeError, ValueError, OverflowError):
-            # No date, or one without a zone.
+            # Not a date, or one without a zone.
             return None
     return min(seconds, LONGEST_RETRY_AFTER_S) if seconds > 0 else None

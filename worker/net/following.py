@@ -1,5 +1,5 @@
-"""A page by itself: one hop after the other until there is no redirect. For `fetch` jobs; a crawl
-makes a URL of its own of every redirect."""
+"""Fetches a page, following redirects hop by hop. For `fetch` jobs; a crawl admits every redirect's
+target as a separate URL."""
 
 import asyncio
 
@@ -67,11 +67,12 @@ class FollowingFetcher:
 
 
 def _always() -> None:
-    """A job by itself has no owner that could lose it."""
+    """A `fetch` job has no lease that could be lost."""
 
 
 def _is_kept(status: int, _content_type: str) -> bool:
-    """Nobody reads what is tried again. A redirect may turn out to be a page: without a target."""
+    """The body of an answer that is retried is not needed. A redirect without a target is a
+    page."""
     return status < 500 and status not in TEMPORARY_STATUSES
 
 

@@ -1,6 +1,6 @@
-"""One answer of HTTP/1 as its bytes come in: what of it is kept, and where it is stopped. Pure.
+"""One HTTP/1 answer as its bytes come in: what is kept of it, and where it is stopped. Pure.
 
-The connection feeds it; whoever waits for it is told once, by `done`.
+The connection feeds it; `done` is called once, at its end.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from manyhands.worker.net.reasons import (
     too_little_body,
 )
 
-# Of the head of an answer. Large ones are rare and honest up to here.
+# Of an answer's head. Larger ones are not honest.
 MAX_HEADERS = 200
-# Bytes that are no body, wherever they stand: status lines, headers, sizes of chunks and what is
-# behind them, trailers. Those that were body earn as many, but never more than this in all: small
-# chunks may go on as long as they bring something, nothing else may.
+# Bytes that are not body, wherever they stand: status lines, headers, chunk sizes and extensions,
+# trailers. Each byte of body earns one, up to this total: small chunks may go on as long as they
+# bring something, nothing else may.
 MAX_HEAD_BYTES = 64 * 1024
-# The parser is given no more than that in one go where there may be headers, but at least so much:
-# at each piece of a value it copies all that it has of it, and a folded one comes in threes.
+# Where there may be headers, the parser gets no more than that at once, but at least this much: at
+# each piece of a value it copies all it has of it, and a folded value comes in three pieces a line.
 LEAST_FED_BYTES = 4096
 # Of a header that is passed on.
 MAX_VALUE_LENGTH = 200
@@ -70,12 +70,13 @@ class Exchange:
         self._wants_body = wants_body
         self._max_bytes = max_bytes
         self._done = done
-        # Of the body, as the parser finds it in what it is fed: joined then, because a server may
-        # send it byte by byte. Not by a function of ours: it would be called for every chunk.
+        # Pieces of the body that the parser found in one feed, joined after it, because a server
+        # may send single bytes. Appended without a function of ours, which would run for every
+        # chunk.
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append
-        # Dropped at the end: it knows us, and a circle would keep every page until the garbage
-        # collector comes, which costs more than all the rest.
+        # Dropped at the end: it refers to us, and a cycle would keep every page until the garbage
+        # collector runs, which costs more than all the rest.
         self._parser: httptools.HttpResponseParser | None = _parser(self)
         self._headers: dict[bytes, bytes] = {}
         self._lines: list[bytes] = []
@@ -134,7 +135,7 @@ class Exchange:
         except httptools.HttpParserUpgrade:
             failure = bad_answer("another protocol")
         except httptools.HttpParserError:
-            # Our own stop is one of these too; then all is decided.
+            # Our own stop raises this, too; then all is decided.
             self.is_reusable = False
             failure = bad_answer("malformed body" if self.has_head else "not HTTP")
         body_bytes = self._take_body() if self._pieces else 0
@@ -181,7 +182,7 @@ class Exchange:
     def fail(self, failure: FetchError) -> None:
         if not self.is_done:
             self.failure = failure
-            # Nobody will read it, and who is told of the failure may keep that for long.
+            # Nobody will read it, and the failure may be kept for long.
             self.body = BoundedBody("", 0)
             self._finish()
 
@@ -239,7 +240,7 @@ class Exchange:
     def _open_body(self) -> None:
         self.content_type = self.text(_TYPE)
         if not self._wants_body(self.status, self.content_type):
-            # One without a body ends here all the same, and its connection is as good as before.
+            # An answer without a body ends here anyway, and its connection stays usable.
             if self._headers.get(_LENGTH) != b"0":
                 self._finish()
                 raise _Stop
@@ -261,7 +262,7 @@ class _Stop(Exception):
 
 def _parser(callbacks: Exchange) -> httptools.HttpResponseParser:
     parser = httptools.HttpResponseParser(callbacks)
-    # What browsers put up with as well.
+    # What browsers tolerate, too.
     parser.set_dangerous_leniencies(
         lenient_headers=True,
         lenient_optional_cr_before_lf=True,
@@ -272,7 +273,7 @@ def _parser(callbacks: Exchange) -> httptools.HttpResponseParser:
 
 
 def _plain(header: str) -> str:
-    """Bytes of a header that are no text would break the job that carries it."""
+    """Header bytes that are not text would break the job that carries them."""
     if header.isascii() and len(header) <= MAX_VALUE_LENGTH:
         return header
     return header[:MAX_VALUE_LENGTH].encode("ascii", "replace").decode()

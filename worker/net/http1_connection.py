@@ -16,11 +16,11 @@ FIRST_BYTE, SILENCE, WHOLE = "first byte", "silence", "whole document"
 
 
 class Http1Connection(asyncio.Protocol):
-    """State: the exchange under way with what it holds of the budget, when its bytes came, since
-    when it waits for room, and the timer.
+    """State: the exchange under way with its share of the budget, when its bytes came, since when
+    it waits for room, and the timer.
 
-    One timer serves all exchanges: it is set anew only where a time-out may be over before it goes
-    off, and looks then whether it is really time, because that happens once in a thousand answers.
+    One timer serves all exchanges. It is set again only if a time-out could end before it fires;
+    when it fires, it checks whether it is really time, which happens once in a thousand answers.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class Http1Connection(asyncio.Protocol):
         # When the head was there, by the precise clock; 0 before.
         self.head_at = 0.0
         self.address = ""
-        # Whether the server, or what is between, ended it under an exchange.
+        # Whether the server, or the network, closed it during an exchange.
         self.was_lost = False
-        # Outlives the transport: it has the session that the server gave us.
+        # Outlives the transport: it has the server's TLS session.
         self.tls: ssl.SSLObject | None = None
 
     @property
@@ -53,7 +53,7 @@ class Http1Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
-        """At once: nobody waits for the server to agree."""
+        """At once, without waiting for the server."""
         self._forget_timer()
         if self._transport is not None:
             self._transport.abort()
@@ -67,9 +67,9 @@ class Http1Connection(asyncio.Protocol):
         ends_at: float,
         hold: Hold,
     ) -> Exchange:
-        """Send a request and wait for the end of its answer, or of `ends_at` by the loop's clock,
-        to which time that it waits for room does not count. `hold` has the size of the body.
-        Cancelled, it closes the connection."""
+        """Send a request and wait for the end of its answer, at most until `ends_at` (the loop's
+        clock, not counting time paused for room). `hold` tracks the size of the body. Cancelling
+        closes the connection."""
         self._hold = hold
         self._ended = ended = self._loop.create_future()
         self._exchange = exchange = Exchange(wants_body, max_bytes, self._answer_is_done)
@@ -107,7 +107,7 @@ class Http1Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         exchange, hold = self._exchange, self._hold
         if exchange is None or hold is None:
-            # Nobody asked: what follows would be taken for an answer to the next request.
+            # Unasked: what follows would be taken for the answer to the next request.
             self.close()
             return
         self._heard_at = self._loop.time()
@@ -185,7 +185,7 @@ class Http1Connection(asyncio.Protocol):
             self._timer = None
 
     def _due(self) -> tuple[float, str, float]:
-        """When the next time-out is over, which it is, and how long it is."""
+        """When the next time-out ends, which one it is, and how long it is."""
         limits = self._limits
         stage, wait_s = FIRST_BYTE, limits.first_byte_timeout_s
         if self.head_at:

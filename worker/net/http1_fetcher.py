@@ -1,9 +1,8 @@
-"""A fetcher of our own: an asyncio protocol around the parser of Node, and little else, because the
-processor time of a page is what a crawl is measured by.
+"""Our own fetcher: an asyncio protocol around Node's parser and little else, because CPU time per
+page limits a crawl.
 
-Three places hold the rule on addresses: an address in the URL is judged here before anything is
-sent, the resolver gives no forbidden one, and what is about to be connected to is judged once more,
-whatever else might get so far.
+Addresses are checked in three places: an address in the URL before anything is sent, the resolver's
+answers, and once more every address right before connecting to it.
 """
 
 import asyncio
@@ -16,6 +15,7 @@ from functools import partial
 
 import aiohappyeyeballs
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import DEFAULT_PORTS, Url
 from manyhands.worker.net.addresses import AddressRule
@@ -48,7 +48,7 @@ class Http1Fetcher:
         make_names: Callable[[], Names] | None = None,
         budget: ByteBudget | None = None,
     ) -> None:
-        """`budget` is of all that the process fetches; without one it is of this fetcher."""
+        """`budget` is shared by all fetchers of the process; by default this one has its own."""
         self._settings = settings
         self._budget = budget or ByteBudget(settings.in_flight_bytes)
         self._rule = rule
@@ -96,7 +96,7 @@ class Http1Fetcher:
             hold.resize(0)
             if phases.is_new_connection or exchange.has_begun or not connection.was_lost:
                 raise exchange.failure
-            # It had been kept open, and the server closed it before it saw the request.
+            # An idle connection that the server closed before it saw the request.
             connection = None
         _measure(phases, sent_at, connection.head_at)
         self._keep(origin, connection, exchange, phases)
@@ -153,17 +153,14 @@ class Http1Fetcher:
             server_hostname=url.host if is_tls else None,
         )
         if len(addresses) == 1:
-            # No race to be run, and the loop makes a socket for less.
+            # Nothing to race, and the loop makes a socket at less cost.
             self._judge(addresses[0])
             check()
             await create(addresses[0], url.port, flags=socket.AI_NUMERICHOST)
             return connection
         sock = await self._race(url, addresses, check)
-        try:
+        with closed_on_error(sock):
             await create(sock=sock)
-        except BaseException:
-            sock.close()
-            raise
         return connection
 
     async def _race(

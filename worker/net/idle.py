@@ -1,5 +1,5 @@
-"""Connections that wait for their host's next request: one per host, for some seconds, so many in
-all. Pure: `now` is seconds of any one clock."""
+"""Connections that wait for their host's next request: one per host, for some seconds, up to a
+total. Pure: `now` is seconds on any one clock."""
 
 from collections import OrderedDict
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -18,7 +18,7 @@ Connection = TypeVar("Connection", bound=Closable)
 
 
 class Origin(NamedTuple):
-    """What connections are never shared between."""
+    """Connections are never shared between two of these."""
 
     scheme: str
     host: str
@@ -50,7 +50,7 @@ class IdleConnections(Generic[Connection]):
         return None
 
     def put(self, origin: Origin, connection: Connection, now: float) -> None:
-        """Keep it, or close it where there are enough."""
+        """Keep it, or close it if there are enough."""
         self.close_expired(now)
         if origin in self._waiting or len(self._waiting) >= self._max_connections:
             connection.close()

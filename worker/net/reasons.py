@@ -44,7 +44,7 @@ def time_out(stage: str, seconds: float) -> TemporaryFetchError:
 
 
 def bad_answer(what: str) -> TemporaryFetchError:
-    """`what` is ours and never text of the server's."""
+    """`what` is our own wording, never text from the server."""
     reason = f"bad answer: {what}"
     return TemporaryFetchError(reason, reason=reason)
 

@@ -1,7 +1,7 @@
 """Names → addresses that may be connected to.
 
-A fetcher connects to what `addresses` returns and asks nobody else, so an address cannot change
-between the check and the connection.
+A fetcher connects only to what `addresses` returns, so an address cannot change between the check
+and the connection.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Names(Protocol):
 
 
 class CheckedResolver:
-    """Other names, less what the rule forbids."""
+    """Another resolver's answers, without forbidden addresses."""
 
     def __init__(self, inner: Names, rule: AddressRule) -> None:
         self._inner = inner

@@ -1,6 +1,6 @@
-"""The TLS of all connections of a process: one context, and the sessions that servers gave us.
+"""TLS for all connections of a process: one context, and the servers' sessions.
 
-A session that is taken up again spares the certificates and the key exchange's signature.
+Resuming a session saves the certificates and the signature of the key exchange.
 """
 
 import ssl
@@ -12,8 +12,8 @@ MAX_SESSIONS = 1000
 
 class _Connection(ssl.SSLObject):
     def getpeercert(self, binary_form: bool = False) -> None:
-        """Nothing: event loops ask after every handshake, and to take the certificate of a large
-        provider apart takes long. OpenSSL has checked it and its host by then."""
+        """Nothing: event loops ask after every handshake, and decoding the certificate of a large
+        provider takes long. OpenSSL has checked it and its host by then."""
 
 
 class ResumingContext(ssl.SSLContext):
@@ -36,8 +36,8 @@ class ResumingContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
     def remember(self, host: str, connection: ssl.SSLObject) -> None:
-        """After an answer: TLS 1.3 sends what is needed behind the handshake. Copying a session is
-        not cheap, so one that was taken up again stays as it is."""
+        """Call after an answer: TLS 1.3 sends the session after the handshake. Copying a session is
+        not cheap, so a resumed one stays as it is."""
         if connection.session_reused:
             return
         session = connection.session
@@ -48,7 +48,7 @@ class ResumingContext(ssl.SSLContext):
 
 
 def make_context() -> ResumingContext:
-    """Made when it is needed, so that SSL_CERT_FILE counts."""
+    """Made when it is needed, so that SSL_CERT_FILE is honoured."""
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context._sessions = OrderedDict()
     context.load_default_certs()

@@ -5,14 +5,14 @@ import zstandard
 
 from manyhands.shared.settings import MAX_PARSED_BYTES
 
-# The quickest; the next ones save a tenth of the bytes for twice the time.
+# The fastest level; the next ones save a tenth of the bytes for twice the time.
 LEVEL = 1
 # What a frame may ask for before it has shown a byte; our own frames need no more.
 MAX_WINDOW_BYTES = 8 * 1024 * 1024
 
 
-# Kept: to make one takes longer than to pack a page. Not to be shared by threads; pages are packed
-# and unpacked in the event loop's.
+# Kept: making one takes longer than packing a page. Not for several threads; pages are packed and
+# unpacked in the event loop's.
 _COMPRESSOR = zstandard.ZstdCompressor(level=LEVEL)
 _DECOMPRESSOR = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES)
 
@@ -26,7 +26,7 @@ def pack(body: bytes) -> str:
 
 
 def unpack(text: str) -> bytes:
-    """Raises BadBody, and never makes more than MAX_PARSED_BYTES of whatever it is given."""
+    """Raises BadBody; never unpacks more than MAX_PARSED_BYTES."""
     try:
         packed = pybase64.b64decode(text, validate=True)
         # What the frame says is allocated at once, so it is looked at first; -1 is unknown.

@@ -7,7 +7,7 @@ from resiliparse.parse.encoding import EncodingDetector
 
 # Looked through for a <meta charset>, as browsers do.
 PRESCAN_BYTES = 1024
-# Looked at where nobody says what it is; the answer does not change with more.
+# Bytes used for a guess where nothing names the charset; more do not change the result.
 DETECTED_BYTES = 64 * 1024
 
 _CHARSET = re.compile(rb"""charset\s*=\s*["']?\s*([A-Za-z0-9_.:-]{1,40})""", re.IGNORECASE)
@@ -18,8 +18,8 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _LAST_RESORT = "cp1252"
-# Python's name of what a label means → what browsers read it with. Whatever is not here is not
-# used: Python has codecs that are no charsets, and some that take quadratic time.
+# Python's name for a label's charset → the one that browsers use. Nothing else is used: Python has
+# codecs that are not charsets, and some that take quadratic time.
 _CODECS = {
     "utf-8": "utf-8",
     "utf-16": "utf-16-le",

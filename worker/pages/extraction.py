@@ -1,5 +1,5 @@
-"""What is made of a fetched page of a crawl: its record, and the links to follow. One function with
-all of it, so that it can run wherever the page is. Pure."""
+"""Makes a record and the links to follow from a fetched page of a crawl, in one function that can
+run wherever the page is. Pure."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 from manyhands.worker.records import FIRST_VISIT, PageRecord
 
-# Of the links of a page together: short references on a page with a long URL make long links.
+# Total length of a page's links: short references on a page with a long URL make long links.
 MAX_LINKS_LENGTH = 1_000_000
 
 
@@ -28,7 +28,7 @@ class ExtractedPage(NamedTuple):
 
 
 def extract(page: FetchedPage) -> ExtractedPage:
-    """Raises nothing: a crawl counts its pages, and must hear of each."""
+    """Raises nothing: a crawl counts its pages, and needs a result for each."""
     try:
         said = read(page.body, page.content_type, page.url, MAX_CRAWLED_LINKS)
     except (BadBody, InvalidUrl) as error:
@@ -43,7 +43,7 @@ def extract(page: FetchedPage) -> ExtractedPage:
 
 
 def read(body: str, content_type: str, url: str, max_links: int) -> Extract:
-    """What a page says whose body is packed. Raises BadBody or InvalidUrl."""
+    """What a page with a packed body says. Raises BadBody or InvalidUrl."""
     page_url = parse_url(url)
     unpacked = unpack(body)
     if not unpacked:
@@ -52,7 +52,7 @@ def read(body: str, content_type: str, url: str, max_links: int) -> Extract:
 
 
 def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageRecord:
-    """Who asks not to be indexed has no title in it."""
+    """Without a title if the page asks not to be indexed."""
     is_indexable = not (said.robots.noindex or header.noindex)
     is_of_crawl = page.crawl != NO_CRAWL
     is_cut = bool(said.cuts) or len(said.links) > MAX_LINKS
@@ -77,7 +77,7 @@ def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageR
 def _to_follow(
     page: FetchedPage, said: Extract, header: RobotsDirectives
 ) -> tuple[list[str], bool]:
-    """The links, and whether there would be more."""
+    """The links, and whether some were left out."""
     left_out = {page.url}
     if page.obeys_nofollow:
         if said.robots.nofollow or header.nofollow:

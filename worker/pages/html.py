@@ -1,4 +1,4 @@
-"""Text of a page → title, language, links, and what it asks of robots. Pure."""
+"""A page's text → title, language, links, and its directives for robots. Pure."""
 
 import re
 from contextlib import suppress
@@ -19,8 +19,8 @@ from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 MAX_LINKS = 1000
 # Heritrix's limit; pages with more are lists made by programs.
 MAX_CRAWLED_LINKS = 6000
-# Looked at for links, of which many may be the same or none that can be fetched: an index of 2 MB
-# has 20,000.
+# Elements examined for links, many of which may be repeated or not fetchable: an index of 2 MB has
+# 20,000.
 MAX_ANCHORS = 50_000
 MAX_TITLE_LENGTH = 1000
 MAX_DIRECTIVES_LENGTH = 500
@@ -36,9 +36,9 @@ _NO_DIRECTIVES = RobotsDirectives(nofollow=False, noindex=False)
 
 @dataclass(slots=True, frozen=True)
 class Extract:
-    """What a page says. `links` are canonical URLs in their order, each once; `nofollow` are those
-    of them that every one of their links marks as not to be followed. `language` is a code of two
-    or three letters. `cuts` is why there may be more in the page than this."""
+    """What a page says. `links` are canonical URLs in order, each once; `nofollow` are those that
+    every link to them marks as not to be followed. `language` is a code of two or three letters.
+    `cuts` says why the page may hold more than this."""
 
     title: str | None
     links: list[str]
@@ -74,13 +74,12 @@ def _cuts(*, is_nested: bool, has_more_links: bool) -> tuple[Cut, ...]:
 
 
 def _nodes(tree: HTMLTree) -> tuple[list[DOMNode], list[DOMNode], list[DOMNode]]:
-    """Links, bases and metas, anywhere in the page: what stands in the wrong place is honoured, as
-    browsers do."""
+    """Links, bases and metas anywhere in the page: misplaced ones are honoured, as in browsers."""
     anchors: list[DOMNode] = []
     bases: list[DOMNode] = []
     metas: list[DOMNode] = []
-    # One walk for all, by an attribute: a walk by the names of elements takes a quarter of the time
-    # of the parse, this one half of that.
+    # One walk for all, by attribute: a walk by element names takes a quarter of the parse's time,
+    # this one half of that.
     for node in tree.document.query_selector_all("[href], meta"):
         tag = node.tag
         if tag == "a" or tag == "area":
@@ -106,7 +105,7 @@ def _links(
     anchors: list[DOMNode], base: Url, max_links: int
 ) -> tuple[list[str], frozenset[str], bool]:
     """Links, those not to be followed, and whether there are more than were looked at."""
-    # Link → whether nothing but nofollow was seen of it.
+    # Link → whether every occurrence is nofollow.
     found: dict[str, bool] = {}
     has_more = len(anchors) > MAX_ANCHORS
     resolve = Links(base).resolve
@@ -135,7 +134,7 @@ def _robots(metas: list[DOMNode]) -> RobotsDirectives:
 
 
 def _language(tree: HTMLTree) -> str | None:
-    """As the page says; else as its beginning looks."""
+    """As declared by the page; otherwise guessed from its beginning."""
     head = tree.head
     root = head.parent if head is not None else None
     said = _LANGUAGE.fullmatch((root.getattr("lang") or "").strip()) if root is not None else None

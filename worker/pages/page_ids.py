@@ -1,7 +1,6 @@
-"""How the identities of a fetch job, of its parse job and of that one's answer follow from each
-other. Pure.
+"""Derives the ids of a parse job, its record and its answer from the fetch job's. Pure.
 
-The record of a page is known by the fetch job's identity: the jid that its producer was told.
+The record of a page has the fetch job's id: the jid that its producer got.
 """
 
 _PARSE = ".parse"
@@ -17,5 +16,5 @@ def page_id(parse_id: str) -> str:
 
 
 def parsed_id(parse_id: str) -> str:
-    """Of what a crawl is told of the page: a repeat of the parse job tells it again."""
+    """Of the answer to the crawl: a repeat of the parse job sends the same one."""
     return page_id(parse_id) + _PARSED

@@ -1,4 +1,4 @@
-"""A page that was fetched → what carries it to the parse stage. Pure."""
+"""A fetched page → the job that carries it to the parse stage. Pure."""
 
 from datetime import datetime
 
@@ -21,7 +21,7 @@ def parse_job(
     truncate_bytes: int,
     fetch_id: str,
 ) -> Job:
-    """An error page is recorded, but nothing of it is parsed; nor is what is not HTML."""
+    """An error page, or one that is not HTML, is recorded but not parsed."""
     is_parsed = status < 400 and is_html(content_type)
     kind = JOB_TYPES["parse"]
     packed, is_cut = pack_page(body if is_parsed else b"", truncate_bytes)
@@ -45,5 +45,5 @@ def parse_job(
 
 
 def pack_page(body: bytes, truncate_bytes: int) -> tuple[str, bool]:
-    """As much of it as is parsed, and whether that is less than all."""
+    """The part of it that is parsed, and whether anything was cut."""
     return pack(body[:truncate_bytes]), len(body) > truncate_bytes

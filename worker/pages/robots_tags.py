@@ -20,9 +20,9 @@ class RobotsDirectives(NamedTuple):
 def directives(text: str) -> RobotsDirectives:
     """Of one header, of several joined by commas, or of a meta element's content.
 
-    A name before a colon is whom the directives are for, until another name follows; without one
-    they are for everybody. Joined headers are one list (RFC 9110, 5.3), so what follows a name in a
-    later header counts as that name's, too."""
+    Directives after a name and a colon are for that robot, until another name follows; without a
+    name they are for everybody. Joined headers are one list (RFC 9110, 5.3), so a name also applies
+    to directives of later headers."""
     asked: set[str] = set()
     is_for_us = True
     for part in text.lower().split(","):

@@ -1,4 +1,4 @@
-"""The entry of a child process: from what its parent hands over to an exit code."""
+"""The entry point of a child process: from the parent's settings to an exit code."""
 
 import asyncio
 import gc
@@ -28,8 +28,8 @@ LAST_CANCEL_S = 0.5
 
 @dataclass(slots=True, frozen=True)
 class ChildSpec:
-    """One child: which of its group it is, how often it was restarted, its share of the
-    service's connections, and where it keeps what is put back for it if it dies."""
+    """One child: its number in its group, how often it was restarted, its share of the service's
+    connections, and the file of the jobs it holds, which are put back if it dies."""
 
     group: ProcessGroup
     number: int
@@ -48,7 +48,7 @@ class ChildSpec:
 
 
 def run_child(spec: ChildSpec, parent: Connection) -> None:
-    """Work until told to stop; ends the process."""
+    """Work until stopped; ends the process."""
     leave_the_parent(parent)
     exit_code = _run(spec, parent)
     sys.stderr.flush()
@@ -87,8 +87,8 @@ async def _work(spec: ChildSpec, parent: Connection) -> int:
 
 
 async def _end_stubborn_tasks(exit_code: int) -> None:
-    """The loop would wait for a handler that ignores its cancellation, for ever. Its job was put
-    back."""
+    """Otherwise the loop would wait for ever for a handler that ignores its cancellation. Its job
+    was put back."""
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()
@@ -104,17 +104,17 @@ def _is_pointless(error: ManyhandsError) -> bool:
 
 
 def _interrupt_nobody() -> None:
-    """An answer that arrives need not take the processor from whoever has it, maybe the server: a
-    moment later there are more of them to one turn of the loop. Saves a twentieth of the time of a
-    small job, where the processors are busy."""
+    """An arriving answer need not preempt another process, maybe the server: a moment later one
+    turn of the loop handles several. Saves a twentieth of the time of a small job when all
+    processors are busy."""
     if hasattr(os, "SCHED_BATCH"):
         with suppress(OSError):  # where a sandbox forbids it, it is only slower
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _spare_the_garbage_collector() -> None:
-    """What is loaded now stays for ever, and jobs come and go by the thousand without cycles: look
-    for garbage less often, and not among what stays. Saves a tenth of the time of a small job."""
+    """What is loaded now stays for ever, and jobs by the thousand make no reference cycles: collect
+    garbage less often, and not among what stays. Saves a tenth of the time of a small job."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)

@@ -70,7 +70,7 @@ LOOP_LAG = family(
     "How late the event loop was in the last five seconds: p50, p99 and max",
     "stat",
 )
-# All that a process can tell.
+# All that a process reports.
 FAMILIES = (
     *(JOBS, JOB_DURATION, STAGE_JOBS, STAGE_ACTIVE, STAGE_SLOTS, STAGE_FETCHES, STAGE_WINDOW),
     *(STAGE_LANES, IN_HAND, HELD_BYTES, SLOTS, COPIES, COMMITS_PENDING, COMMITS_FAILED),
@@ -79,8 +79,8 @@ FAMILIES = (
 
 
 class ProcessFigures:
-    """State: only the lag of the loop, which is reset by each snapshot.
-    `more` is what the services of its stages tell."""
+    """State: only the loop's lag, which each snapshot resets. `more` are the figures of its stages'
+    services."""
 
     def __init__(
         self,
@@ -173,5 +173,5 @@ def open_descriptors() -> int:
             # Without the one that reads the directory.
             return sum(1 for _ in entries) - 1
     except OSError:
-        # There is none left to read it with: all are open.
+        # No descriptor is left to read it with: all are open.
         return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,9 +1,9 @@
-"""What a new process must not keep of the supervisor that made it.
+"""What a new process must not inherit from the supervisor.
 
-With WORKER_START_METHOD=fork it has all of it: the handlers of signals and the socket by which they
-wake the parent's loop, the loop itself, the HTTP listener, the connection to the server, and the
-parent's ends of the links, through which the children notice that the parent is gone. The other
-start methods leave only the blocked signals to undo; the same is done for all three.
+With WORKER_START_METHOD=fork it inherits everything: the signal handlers and the socket by which
+they wake the parent's loop, the loop itself, the HTTP listener, the connection to the server, and
+the parent's ends of the links, through which children notice that the parent is gone. With the
+other start methods only the blocked signals need undoing; the same is done for all three.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from pathlib import Path
 # Those that the supervisor acts upon. A terminal or a service manager sends some of them to all
 # processes of a service at once, also to one that has only begun to start.
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTSTP, signal.SIGUSR1)
-# From the supervisor to a child: put back at once what still runs. Not a second SIGTERM, because
-# who sends that to all processes of a service gives each child two, this and the supervisor's.
+# From the supervisor to a child: put back at once what still runs. Not a second SIGTERM: one that
+# is sent to all processes of a service reaches each child twice, directly and from the supervisor.
 AT_ONCE = signal.SIGUSR2
 FIRST_OTHER_DESCRIPTOR = 3
 
 
 @contextmanager
 def signals_held_back() -> Iterator[None]:
-    """In the parent, around the start of a child, which inherits the mask: until it has handlers
-    of its own, a signal would reach the parent's loop, or stop a Python that is still starting."""
+    """In the parent, around the start of a child, which inherits the mask: before it has its own
+    handlers, a signal would reach the parent's loop, or stop a Python that is still starting."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
@@ -36,8 +36,8 @@ def signals_held_back() -> Iterator[None]:
 
 
 def leave_the_parent(link: Connection) -> None:
-    """In the child, before anything else. Until it has handlers of its own, SIGTERM ends it (it
-    has nothing to put back yet) and nothing else does."""
+    """In the child, before anything else. Until it has its own handlers, SIGTERM ends it (it has
+    nothing to put back yet) and no other signal does."""
     signal.set_wakeup_fd(-1)
     for number in (*SIGNALS, AT_ONCE):
         # Ignored for a moment, one that waits behind the mask would be lost.

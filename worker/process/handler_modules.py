@@ -49,7 +49,7 @@ def set_up_handlers(settings: Settings) -> ProcessSetup:
 
 
 def _failure(error: BaseException) -> str:
-    """Code of others can fail in any way; one line says how, and where."""
+    """Foreign code can fail in any way; one line says how and where."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
     if isinstance(error, SyntaxError):

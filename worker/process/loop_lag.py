@@ -5,8 +5,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-# A hundred looks between two snapshots, so that a 99th percentile means something; each wakes an
-# idle process, which costs a fifth of a percent of a core.
+# A hundred samples between two snapshots, so that a 99th percentile means something. Waking an idle
+# process for them costs a fifth of a percent of a core.
 LOOK_EVERY_S = 0.05
 
 
@@ -17,8 +17,8 @@ class Lag(NamedTuple):
 
 
 def lags_of(late_s: float, every_s: float) -> list[float]:
-    """A look that comes late has kept others from being taken at all: what they would have seen
-    counts too, or a loop that stood still for half the time would be late in one look of many."""
+    """A late sample has kept others from being taken: what they would have measured counts too, or
+    a loop that stood still half the time would be late in only one sample of many."""
     return [late_s - missed * every_s for missed in range(int(late_s / every_s) + 1)]
 
 
@@ -36,8 +36,8 @@ def percentile(ordered: Sequence[float], percent: int) -> float:
 
 
 class LoopLag:
-    """State: what was seen since the last `take`, the worst since the last `take_worst_s`, and
-    when the next look is due."""
+    """State: the samples since the last `take`, the worst since the last `take_worst_s`, and when
+    the next sample is due."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -122,7 +122,7 @@ class WorkerProcess:
         self._quiet_task: asyncio.Task[None] | None = None
 
     async def run(self) -> bool:
-        """Work until told to stop; True when nothing was left behind."""
+        """Work until stopped; True when nothing was left behind."""
         self._listen_to_signals()
         self._announce()
         self._link.start()
@@ -167,7 +167,7 @@ class WorkerProcess:
             self._quiet_task = asyncio.create_task(self.source.quiet(), name="quiet")
 
     def terminate(self) -> None:
-        """Finish or put back every job, and end. Asked twice is asked once."""
+        """Finish or put back every job, and end. A second call changes nothing."""
         if not self._stop_asked.is_set():
             self._log.info("stopping", jobs_in_hand=len(self.consumer.in_hand))
             self._heartbeat.state = "quiet"
@@ -210,7 +210,7 @@ class WorkerProcess:
         self._loop.add_signal_handler(AT_ONCE, self.terminate_at_once)
         self._loop.add_signal_handler(signal.SIGTSTP, self.quiet)
         self._loop.add_signal_handler(signal.SIGUSR1, self._dump_tasks)
-        # A terminal sends these to the whole group; what follows from them the parent decides.
+        # A terminal sends these to the whole group; the parent decides what to do about them.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
@@ -228,11 +228,11 @@ class WorkerProcess:
     def _obey(self, state: str) -> None:
         """The server may ask any of this process's ids; it applies to the process."""
         if state == "terminate" and not self._stop_asked.is_set():
-            self._log.info("the server's web page asks this worker to stop")
+            self._log.info("stopped through the server's web page")
             self.is_stopped_by_server = True
             self.terminate()
         elif state == "quiet" and self._heartbeat.state is None:
-            self._log.info("the server's web page asks this worker to be quiet")
+            self._log.info("quieted through the server's web page")
             self.quiet()
 
     def _announce(self) -> None:
@@ -295,7 +295,7 @@ class WorkerProcess:
             await asyncio.sleep(TURN_S)
 
     def _tell_turn_soon(self) -> None:
-        """The worker ids have changed; lanes come up by the dozen, so once for all of them."""
+        """The worker ids have changed; lanes come up by the dozen, so report them together."""
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._tell_turn)
@@ -333,7 +333,7 @@ class WorkerProcess:
 
 
 def _kinds_of(stages: Sequence[Stage]) -> frozenset[type]:
-    """Of records that these stages can make: no sink is opened for nothing."""
+    """The kinds of records that these stages can make: other sinks are not opened."""
     names = {stage.name for stage in stages}
     if names <= FETCHING_STAGES:
         return CAPTURED
@@ -350,7 +350,7 @@ def is_out_of_files() -> bool:
 
 
 def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What to tell the user: our own error if there is one, else whatever came first."""
+    """The error to show: one of ours if there is one, else the first."""
     ours, _ = group.split(ManyhandsError)
     chosen: BaseException = ours if ours is not None else group
     while isinstance(chosen, BaseExceptionGroup):

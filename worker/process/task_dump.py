@@ -1,4 +1,4 @@
-"""What all tasks of a process do, in a few lines: thousands of jobs wait at the same place."""
+"""What all tasks of a process are doing, in a few lines: thousands wait at the same place."""
 
 import asyncio
 from collections import Counter
@@ -20,8 +20,8 @@ def describe_tasks(tasks: Iterable[asyncio.Task[object]]) -> list[str]:
 
 
 def _place(task: asyncio.Task[object]) -> str:
-    """The innermost frame that waits, but not in asyncio, where all of them do; a task's own stack
-    shows only its outermost one."""
+    """The innermost waiting frame outside asyncio; a task's own stack shows only the outermost
+    one."""
     awaited: Any = task.get_coro()
     place = "its start"
     while (frame := getattr(awaited, "cr_frame", None)) is not None:

@@ -6,7 +6,7 @@ CLEAN = 0
 UNCLEAN = 1
 # Trying again cannot help: a wrong setting or a wrong password (EX_CONFIG of sysexits.h).
 POINTLESS = 78
-# Clean, and not to be started again: the server's web page asked it to stop.
+# Clean, and not started again: it was stopped through the server's web page.
 STOPPED_BY_SERVER = 79
 
 

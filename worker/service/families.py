@@ -1,4 +1,4 @@
-"""How a process's figures are named and made. Pure."""
+"""Makes the metric families of a process. Pure."""
 
 from collections.abc import Sequence
 

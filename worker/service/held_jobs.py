@@ -1,9 +1,9 @@
-"""The jobs without retries that a child has in hand, kept where its supervisor can read them when
-the child is gone: a real Faktory discards such a job when its reservation ends.
+"""The jobs without retries that a child has in hand, kept where its supervisor can read them after
+the child's death: a real Faktory discards such a job when its reservation ends.
 
-Two files in memory, shared by both. Records are appended to one; when most of it is about jobs that
-are over, those that are left are written to the other, and the number at its head, written last,
-makes it the one that counts. So a child may die at any moment. A record costs one system call.
+Two files in memory, shared by both. Records are appended to one; when most of them are about jobs
+that are over, the rest are written to the other, and the number at its head, written last, makes it
+the valid one. So a child may die at any moment. A record costs one system call.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any
 HEAD = struct.Struct("<Q")
 RECORD = struct.Struct("<cQI")
 WAITING, STARTED, OVER = b"w", b"s", b"o"
-# Below this, what is over is not worth a copy of what is not.
+# Below this size, compaction is not worth it.
 LEAST_BYTES = 1024 * 1024
 
 
@@ -65,7 +65,7 @@ class HeldJobs:
         return self._last_number
 
     def start(self, number: int) -> None:
-        """A job that waited is given to its handler now."""
+        """A waiting job is given to its handler now."""
         _, payload = self._jobs[number]
         self._jobs[number] = STARTED, payload
         self._write(STARTED, number, b"")
@@ -83,7 +83,7 @@ class HeldJobs:
             self._end += len(record)
 
     def _move(self) -> None:
-        """What is left, to the other file."""
+        """Copy the remaining jobs to the other file."""
         before = self._files[self._current]
         self._current = 1 - self._current
         self._generation += 1

@@ -1,6 +1,6 @@
-"""What a worker process and its supervisor tell each other, over a pipe. Pure: structs and bytes.
+"""The messages between a worker process and its supervisor, over a pipe. Pure: structs and bytes.
 
-The child speaks from its event loop, so that its silence means that the loop does not turn.
+The child sends from its event loop, so silence means that the loop does not turn.
 """
 
 import msgspec
@@ -36,7 +36,7 @@ class StagePulse(msgspec.Struct, frozen=True):
 
 
 class Pushed(msgspec.Struct, frozen=True):
-    """What a child has put into one queue so far: their ratio is how large a job there is."""
+    """What a child has pushed to one queue so far: the ratio is the mean size of a job."""
 
     jobs: int = 0
     bytes: int = 0
@@ -46,7 +46,7 @@ class Pulse(msgspec.Struct, frozen=True, tag=True):
     """Every second, and at once when the worker ids change.
 
     `fetch_silence_s` is how long a FETCH has been waiting since the last answer of any lane; 0
-    when none is outstanding or no lane is up (then there is nobody who could answer).
+    when none is outstanding or no lane is up (then nobody could answer).
     """
 
     wids: list[str]
@@ -59,7 +59,7 @@ class Pulse(msgspec.Struct, frozen=True, tag=True):
     stages: list[StagePulse]
     # By queue, for the queues that its stages feed.
     pushed: dict[str, Pushed] = {}
-    # It can open neither a file nor a connection: all that it may have are open.
+    # It can open no more files or connections: the limit is reached.
     is_out_of_files: bool = False
 
 

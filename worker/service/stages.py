@@ -19,14 +19,14 @@ MOST_PROCESSES = 512
 MOST_SLOTS = 100_000
 # The processes of a service that names no stages; its stage when it names its queues instead.
 DEFAULT_GROUP = "worker"
-# What the job types that come with us fill with their children.
+# The queues that our own job types fill with their children.
 FED_QUEUES = {"fetch": PARSE_QUEUE, "crawl": PARSE_QUEUE, "warc": PARSE_QUEUE}
-# Slots that a stage uses in one process unless the settings say otherwise: each of these jobs has a
-# thread that computes, and megabytes in hand. More of them at a time would only take turns.
+# Slots of a stage in one process unless the settings say otherwise: each of these jobs has a busy
+# thread and megabytes in hand. More of them would only take turns.
 CAPS = {"warc": 4, "export": 2}
 # The stage of a process that owns shards: its queues are those of the shards that it has.
 CRAWL_STAGE = "crawl"
-# Stages that fetch pages and leave all else to others.
+# Stages that only fetch pages.
 FETCHING_STAGES = frozenset({"fetch", CRAWL_STAGE})
 _NAMED_BY_QUEUE = {ALL_CRAWL_QUEUES: CRAWL_STAGE}
 
@@ -82,7 +82,7 @@ def _parse_group(word: str) -> ProcessGroup:
 
 
 class StageOptions(Protocol):
-    """What a settings file may say of a stage; None keeps what follows from its job type."""
+    """A stage's entry in the settings file; None keeps the value of its job type."""
 
     @property
     def weight(self) -> int: ...

@@ -1,20 +1,20 @@
 """From SINKS to sinks: which kind a URL names, ours or one that another package brings.
 
-A package of yours adds a kind by an entry point of the group `manyhands.sinks`: its name is how
-URLs begin, what it points to makes a `Sink` from a URL.
+Your own package adds a kind with an entry point of the group `manyhands.sinks`: its name is the
+scheme of the URLs, and it points to a function that makes a `Sink` from a URL.
 """
 
-import importlib
 from collections.abc import Callable, Collection, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.records import Capture, PageRecord, PlainRecord
+from manyhands.worker.service.extras import import_extra
 from manyhands.worker.sinks.protocol import Sink
 
 ENTRY_POINTS = "manyhands.sinks"
-# What stands before the colon, up to a +: module and class, and the extra with what it needs.
+# By scheme, up to a +: module, class, and the extra that installs what it needs.
 OWN = {
     "jsonl": ("manyhands.worker.sinks.files.jsonl", "JsonlSink", "worker"),
     "warc": ("manyhands.worker.sinks.files.warc", "WarcSink", "warc"),
@@ -53,17 +53,12 @@ def _maker(url: str) -> MakeSink:
     if kind in foreign:
         return _foreign(foreign[kind])
     known = ", ".join([*OWN, *foreign])
-    raise ConfigError(f"SINKS: there is no kind of sink called {kind!r} (there are: {known})")
+    raise ConfigError(f"SINKS: unknown kind of sink {kind!r} (known: {known})")
 
 
 def _own(kind: str) -> MakeSink:
     module, name, extra = OWN[kind]
-    try:
-        return cast("MakeSink", getattr(importlib.import_module(module), name))
-    except ImportError as error:
-        raise ConfigError(
-            f"SINKS: {kind} needs {error.name}, which is not installed: pip install '.[{extra}]'"
-        ) from error
+    return cast("MakeSink", getattr(import_extra(module, f"SINKS: {kind}", extra), name))
 
 
 def _foreign(point: EntryPoint) -> MakeSink:

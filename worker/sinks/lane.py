@@ -1,5 +1,5 @@
-"""What is on its way to one sink: gathered into batches, written, and written again until the sink
-has it."""
+"""The records on their way to one sink: gathered into batches, written, and retried until the sink
+has them."""
 
 import asyncio
 import time
@@ -18,16 +18,16 @@ from manyhands.worker.records import Record
 from manyhands.worker.service.families import DURATION_BOUNDS_S
 from manyhands.worker.sinks.protocol import RecordsRefused, Sink, SinkDown
 
-# Of one batch, at the most: what a sink writes in well under a second.
+# Most records and bytes of a batch: a sink writes it in well under a second.
 BATCH_RECORDS = 2000
 BATCH_BYTES = 16 * 1024 * 1024
-# The same trouble is told so often.
+# How often to log the same trouble.
 TELL_EVERY_S = 60.0
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """Records of one job for one sink. `settled` is told once: None, or why they are not there."""
+    """Records of one job for one sink. `settled` is called once: with None, or with the error."""
 
     records: list[Record]
     size: int
@@ -85,7 +85,8 @@ class SinkLane:
         self._is_batch_full.set()
 
     async def open(self) -> None:
-        """Until it is there. Raises ConfigError when that can never be, SinkDown when we stop."""
+        """Until the sink is open. Raises ConfigError when it never can be, SinkDown when we
+        stop."""
         await self._again_and_again(self.sink.open, (ConfigError,))
 
     async def run(self) -> None:
@@ -123,7 +124,7 @@ class SinkLane:
         return batch
 
     async def _write(self, batch: list[Entry]) -> None:
-        """Until each of them is settled, one way or the other."""
+        """Until each of them is written or refused."""
         while batch:
             try:
                 await self._again_and_again(partial(self._write_once, batch), (RecordsRefused,))
@@ -137,7 +138,7 @@ class SinkLane:
                 return
 
     async def _write_once(self, batch: list[Entry]) -> None:
-        """Of a batch that is repeated, what nobody waits for any more is left out."""
+        """Leaves out of a repeated batch what nobody waits for any more."""
         batch[:] = [entry for entry in batch if not entry.is_abandoned]
         records = [record for entry in batch for record in entry.records]
         if not records:
@@ -148,7 +149,7 @@ class SinkLane:
         self.figures.flushed(len(records), time.perf_counter() - started_at)
 
     def _refuse(self, batch: list[Entry], refused: RecordsRefused) -> list[Entry]:
-        """Those whose records the sink can never take are told; the others are left."""
+        """Fail those whose records the sink can never take; returns the others."""
         left: list[Entry] = []
         position = 0
         for entry in batch:
@@ -167,7 +168,8 @@ class SinkLane:
     async def _again_and_again(
         self, attempt: Callable[[], Awaitable[None]], final: tuple[type[Exception], ...]
     ) -> None:
-        """Until it works. Raises what is `final`, and SinkDown when it fails while we stop."""
+        """Repeat until it works. Raises errors of the `final` types, and SinkDown when it fails
+        while we stop."""
         backoff = Backoff()
         while True:
             try:
@@ -190,7 +192,7 @@ class SinkLane:
     def _tell(self, error: Exception) -> None:
         reason = str(error) or type(error).__name__
         if self._trouble.is_news(reason):
-            self._log.error("the sink does not take records, their jobs wait", reason=reason)
+            self._log.error("the sink takes no records: their jobs wait", reason=reason)
 
 
 def _settle(batch: list[Entry], error: Exception | None) -> None:

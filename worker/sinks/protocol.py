@@ -17,12 +17,12 @@ class RecordsRefused(ManyhandsError):
 
 
 class SinkDown(ManyhandsError):
-    """The sink does not take what it is given, and we are about to stop: jobs are put back."""
+    """The sink takes no records, and we are about to stop: jobs are put back."""
 
 
 class Sink(Protocol):
-    """One place. All methods are called in the event loop's thread; what blocks belongs into a
-    thread of the sink's own."""
+    """One place. All methods are called in the event loop's thread; a sink does blocking work in
+    its own thread."""
 
     # For logs and metrics: its kind and its place, without a password.
     name: str
@@ -30,13 +30,13 @@ class Sink(Protocol):
     kinds: frozenset[type]
 
     async def open(self) -> None:
-        """Connect, recover, make what has to be there. Raises ConfigError where trying again cannot
-        help: no such bucket, a wrong password. Any other exception: it is tried again."""
+        """Connect, recover, create what is missing. Raises ConfigError where trying again cannot
+        help: no such bucket, a wrong password. Any other exception is retried."""
 
     async def write(self, records: Sequence[Record]) -> None:
-        """Return when all of them are durable; those whose id is there already are not written
-        again. Raises RecordsRefused for what it can never take; after any other exception the
-        same records are given again. Called for one batch at a time."""
+        """Return when all of them are durable; a record whose id is known is not written again.
+        Raises RecordsRefused for records that it can never take; after any other exception the same
+        records come again. Called for one batch at a time."""
 
     async def close(self) -> None:
         """Nothing is written any more: finish files, close connections."""

@@ -1,6 +1,6 @@
 """Records → text and JSON that every server takes. Pure.
 
-Pages hold what strangers wrote. Half of a surrogate pair is no Unicode, and neither JSON nor a
+Pages hold what strangers wrote. Half a surrogate pair is not Unicode, and neither JSON nor a
 database takes it: it becomes U+FFFD.
 """
 
@@ -23,7 +23,7 @@ _Row = TypeVar("_Row")
 
 
 def rows_of(records: Sequence[Record], row_of: Callable[[Record], _Row]) -> list[_Row]:
-    """Raises RecordsRefused with all of them that `row_of` cannot take."""
+    """Raises RecordsRefused with all records that `row_of` cannot take."""
     try:
         return [row_of(record) for record in records]
     except (TypeError, ValueError):
@@ -31,7 +31,7 @@ def rows_of(records: Sequence[Record], row_of: Callable[[Record], _Row]) -> list
 
 
 def valid_text(text: str) -> str:
-    # Known at once of text that is plain ASCII, as most URLs are.
+    # Quick for plain ASCII, as most URLs are.
     if text.isascii():
         return text
     try:
@@ -42,16 +42,16 @@ def valid_text(text: str) -> str:
 
 
 def text_without_nul(text: str) -> str:
-    """For PostgreSQL, whose text cannot hold the character NUL: a page is worth more than that."""
+    """For PostgreSQL, whose text cannot hold NUL: the page is worth more than that character."""
     return valid_text(text).replace("\0", "")
 
 
 def json_of(value: Any) -> bytes:
-    """Raises TypeError for what is no JSON, or is nested too deeply."""
+    """Raises TypeError for what is not JSON, or is nested too deeply."""
     try:
         return orjson.dumps(value)
     except TypeError:
-        # Maybe because of its text. To look through all of it costs many times as much as this.
+        # Maybe because of its text. Checking all of it first would cost many times as much.
         plain = asdict(value) if isinstance(value, PageRecord) else value
         return orjson.dumps(_rewritten(plain, valid_text))
 

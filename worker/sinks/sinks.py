@@ -1,8 +1,8 @@
-"""All sinks of a process: what jobs emit goes to every one that wants it, and a job goes on when
-all of them have it.
+"""All sinks of a process: records go to every sink that wants them, and a job continues when all of
+these have them.
 
-They write at the same time, so a job waits for the slowest and not for the sum. What waits is
-bounded: beyond the bound jobs keep their slots, and no more of them are taken.
+Sinks write at the same time, so a job waits for the slowest, not for the sum. Waiting records are
+bounded: beyond the bound jobs keep their slots, and no more jobs are taken.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ FAILURES = family("sink_failures_total", "counter", "Writes that failed and are 
 REFUSED = family(
     "sink_refused_total", "counter", "Records that the sink can never take; their jobs fail", "sink"
 )
-# All that the sinks of a process tell.
+# All figures of a process's sinks.
 FAMILIES = (PENDING, OLDEST, RECORDS, EDGES, FLUSH, FAILURES, REFUSED)
 
 
@@ -61,7 +61,7 @@ class _Pending:
 
 
 class Sinks:
-    """State: the lanes, and what is on its way, in the order in which it came."""
+    """State: the lanes, and the records on their way, in order of arrival."""
 
     def __init__(self, sinks: Sequence[Sink], settings: SinksSettings) -> None:
         self._loop = asyncio.get_running_loop()
@@ -88,7 +88,7 @@ class Sinks:
         return kind in self._by_kind
 
     async def run(self) -> None:
-        """Open them all, and write until cancelled. Raises ConfigError when one can never be."""
+        """Open them all, and write until cancelled. Raises ConfigError when one can never open."""
         async with asyncio.TaskGroup() as tasks:
             for lane in self._lanes:
                 tasks.create_task(_open_and_run(lane), name=f"sink {lane.sink.name}")
@@ -113,7 +113,7 @@ class Sinks:
         self._pending[pending] = None
         self._count(len(records), size)
         durable.add_done_callback(lambda _: self._forget(pending, entries))
-        # The slowest first: what the others do before they wait would hold it up.
+        # The slowest first: the others would hold it up before they wait.
         for lane in sorted(entries, key=lambda lane: lane.figures.durations.mean, reverse=True):
             lane.add(entries[lane])
         return durable
@@ -192,7 +192,7 @@ def _settled(pending: _Pending, error: Exception | None) -> None:
 
 
 async def _open_and_run(lane: SinkLane) -> None:
-    # Those who wait for one that did not come up before we stop are told by its writes.
+    # If it did not open before we stop, its writes fail and report that.
     with suppress(SinkDown):
         await lane.open()
     await lane.run()

@@ -1,1 +1,1 @@
-"""Jobs from a Faktory server: how many to ask for, on which sockets, and how each is answered."""
+"""Jobs from a Faktory server: how many to ask for, on which sockets, and how each is settled."""

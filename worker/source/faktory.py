@@ -121,7 +121,7 @@ class FaktorySource:
         self.lanes.close()
 
     def told_backlog(self, queues: Mapping[str, int], paces: Mapping[str, float]) -> None:
-        """From the supervisor: how many jobs wait in which queue, how fast each stage may go."""
+        """From the supervisor: how many jobs wait in each queue, and each stage's pace."""
         for stage in self.stages:
             stage.backlog = sum(queues.get(name, 0) for name in stage.queues)
             stage.pace = paces.get(stage.stage.name, 1.0)
@@ -157,7 +157,7 @@ class FaktorySource:
         if self.lanes.is_closed:
             return
         if self.lanes.is_broker:
-            # Answers may have been lost on the way: whatever of it we do not have goes back.
+            # Answers may have been lost: jobs that we do not have go back.
             line = codec.held(wid, {*self._in_hand, *self.results.unanswered_jids()})
         else:
             # Its FETCHes live on at the server; silence the id before they take jobs.
@@ -213,4 +213,4 @@ def _refuse_delivery(_delivery: Delivery) -> None:
 
 
 def _ignore_reply(_command: Command, _reply: Reply | FaktoryError) -> None:
-    """`unknown worker` means that the server is rid of it already."""
+    """`unknown worker` means that the server has forgotten it already."""

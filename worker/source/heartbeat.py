@@ -100,7 +100,7 @@ class Heartbeat(threading.Thread):
             try:
                 self._beat_until_stopped(BlockingConnection(self._dialer))
             except ConnectFailed as error:
-                # The lanes say what is wrong; here it is enough to keep trying.
+                # The lanes log what is wrong; here it is enough to keep trying.
                 self._log.debug("no heartbeat", reason=str(error))
             except FaktoryError as error:
                 self._log.warning("the heartbeat's connection was lost", reason=str(error))

@@ -3,9 +3,8 @@
 More fetch lanes make a real Faktory cheaper per job, up to a point, because its Redis calls
 coalesce. An ACK costs it twice as many of those calls as a FETCH, so three fifths of the sockets
 carry results: with fewer, ACKs queue up and hold back the FETCHes. A server takes 2,000 connections
-from everybody together, so a fleet that nears that gets fewer. Our broker has no such limit and
-answers many commands at a time: there a handful of sockets carries everything, many lines to a
-read.
+in all, so a fleet that nears that gets fewer. Our broker has no such limit and answers many
+commands at a time: there a handful of sockets carries everything, many lines per read.
 """
 
 from collections.abc import Sequence
@@ -41,14 +40,14 @@ def plan_lanes(share: int, slots: int, server_connections: int) -> LanePlan:
 
 
 def plan_broker_lanes(share: int, slots: int, stages: int = 1) -> LanePlan:
-    """Two of each kind, so that one that breaks does not stop the worker; to fetch, two for each
-    stage."""
+    """Two of each kind, so that one broken socket does not stop the worker; two fetch lanes for
+    each stage."""
     plan = plan_lanes(share, slots, 0)
     return LanePlan(min(plan.fetch, BROKER_LANES * stages), min(plan.command, BROKER_LANES))
 
 
 def split_lanes(fetch: int, weights: Sequence[int]) -> list[int]:
-    """Fetch lanes for each stage, by weight, at least one each: then there may be more in all."""
+    """Fetch lanes for each stage by weight, at least one each, which may raise the total."""
     total = sum(weights)
     shares = [max(1, fetch * weight // total) for weight in weights]
     for stage in sorted(range(len(weights)), key=lambda at: -weights[at]):

@@ -72,7 +72,7 @@ class ProcessLanes:
         return self._commands.is_up and any(stage.up for stage in self._stages)
 
     def fetch_silence_s(self, now: float) -> float:
-        """How long the stage that has waited longest has had no answer to its FETCHes."""
+        """The longest time that any stage has waited for an answer to its FETCHes."""
         return max(stage.silence_s(now) for stage in self._stages)
 
     def changed(self, stage: StageLanes) -> None:

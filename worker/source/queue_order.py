@@ -1,9 +1,8 @@
 """The order in which a FETCH names its queues: strict, or by weight. Pure.
 
-The server serves the queues of a FETCH in the order in which they stand. `a,b` is strict: b only
-when a is empty. `a:3,b:1` puts a first in three of four FETCHes, and rotates the rest, so that
-none starves. `fetch.*` stands for the queues of all shards: one entry with one weight, whose
-queues take turns among themselves.
+The server serves the queues of a FETCH in the given order. `a,b` is strict: b only when a is empty.
+`a:3,b:1` puts a first in three of four FETCHes, and rotates the rest, so that none starves.
+`fetch.*` stands for the queues of all shards: one entry with one weight, whose queues take turns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -76,7 +75,7 @@ class QueueOrder:
     def fetch_lines(self) -> Iterator[bytes]:
         if len(self.names) == len(self.entries):
             return cycle([codec.fetch(names) for names in self.rounds()])
-        # Made one by one: with many shards all of them together would fill the memory.
+        # Made one by one: with many shards, all orders together would fill the memory.
         return map(codec.fetch, self._endless_rounds(self._heads()))
 
     @property
@@ -84,7 +83,7 @@ class QueueOrder:
         return self.entries[0].weight is None
 
     def _heads(self) -> list[Entry]:
-        """Which entry stands first, FETCH after FETCH."""
+        """Which entry comes first, FETCH after FETCH."""
         if len(self.entries) == 1 or self._is_strict:
             return [self.entries[0]]
         return _smooth_heads(self.entries)

@@ -1,9 +1,9 @@
 """How jobs end on Faktory's wire: ACK, FAIL, or a fresh copy pushed and then ACK; kept, counted and
 repeated until the server has answered.
 
-This order always: a crash between push and ACK repeats a job, the other way round it would be
-lost. The server has no NACK. The count of what is unanswered bounds how many jobs are taken
-(window.py): results sent without a bound pile up at the server and make it slower.
+Always in this order: a crash between push and ACK repeats a job; the other way round would lose it.
+The server has no NACK. The number of unanswered results bounds how many jobs are taken (window.py):
+without a bound, results pile up at the server and make it slower.
 """
 
 import asyncio
@@ -95,14 +95,15 @@ class Results:
             self.ack(delivery.jid)
 
     async def _bury(self, delivery: Delivery, failed: Failed) -> None:
-        """FAIL moves it to the retries (or, by its own `retry`, away), MUTATE from there."""
+        """FAIL moves it to the retry set (or discards it, by its own `retry`), MUTATE to the dead
+        set."""
         try:
             await self._verbs.fail(
                 delivery.jid, failed.error_type, failed.message, failed.backtrace
             )
             await self._verbs.kill(MutateTarget.RETRIES, JobFilter(jids=[delivery.jid]))
         except FaktoryError as error:
-            # It will be retried and die then: later than asked for, but not lost.
+            # It will be retried until it dies: later than asked for, but not lost.
             self._log.warning("a dead job is left to its retries", reason=str(error))
             self._fail(delivery, failed)
 
@@ -116,8 +117,8 @@ class Results:
         self._send(Command(codec.ack(jid), self._answered, is_kept=True, jid=jid))
 
     def fail(self, jid: str, failed: Failed, reserved_until: float = inf) -> None:
-        """Not sent after the reservation has ended: the server has failed the job itself then,
-        and somebody else may have it."""
+        """Not sent after the reservation has ended: by then the server has failed the job itself,
+        and another worker may have it."""
         line = codec.fail(jid, failed.error_type, failed.message, failed.backtrace)
         command = Command(line, self._answered, is_kept=True, expires_at=reserved_until, jid=jid)
         self._send(command)
@@ -151,7 +152,7 @@ class Results:
         self._on_change()
 
     def _is_repeated(self, command: Command, reply: Reply | FaktoryError) -> bool:
-        """What was refused is sent again, and given up in the end."""
+        """A refused result is sent again a few times, then given up."""
         if not isinstance(reply, ErrorReply | FaktoryError) or _is_known_already(reply):
             return False
         command.attempts += 1

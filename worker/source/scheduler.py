@@ -5,10 +5,9 @@ on it rise first, none is pushed down, and none rises above what it can use. So 
 without work is the first to get what becomes free, and what one cannot use goes to the others.
 Stages whose queues are empty get their listeners from what is left over.
 
-Slots are whole. What is left after rounding down is given by lot, so that with fewer slots than
-stages each of them has its turn, and with any number of slots the shares are those of the weights
-in the long run. A lot needs no memory; and a rule without one would prefer the same stage each time
-that two are level, for ever.
+Slots are whole. What is left after rounding down is drawn by lot, so that with fewer slots than
+stages each has its turn, and in the long run the shares match the weights for any number of slots.
+A lot needs no memory; a rule without one would always prefer the same stage when two are level.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One stage's fetch lanes, the window over them, and how they fall silent when it stops.
+"""One stage's fetch lanes, the window over them, and how they are drained when it stops.
 
 A lane belongs to one list of queues: a FETCH on an empty queue would hold up, for two seconds, one
 on a full queue behind it.
@@ -44,8 +44,8 @@ class StageOwner(Protocol):
 
 
 class StageLanes(FetchEvents):
-    """State: the lanes, those that are up, the window, the drain if one has begun, and what the
-    supervisor said last: the `backlog` of its queues and the `pace` that it may have."""
+    """State: the lanes, those that are up, the window, the drain if one has begun, and the last
+    from the supervisor: the `backlog` of its queues and its `pace`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class StageLanes(FetchEvents):
         return self.lanes
 
     def set_queues(self, names: Sequence[str]) -> None:
-        """From now on jobs are asked for from these; none: no job is asked for."""
+        """From now on, fetch from these queues; with none, fetch nothing."""
         self.queues = list(names)
         self._fetch_lines = QueueOrder.in_turns(names).fetch_lines() if names else iter(())
         self._owner.fetches_changed()
@@ -127,8 +127,8 @@ class StageLanes(FetchEvents):
             lane.close()
 
     async def drain(self, quiet: Callable[[FetchLane], Awaitable[None]]) -> None:
-        """Send no more FETCHes; return when no job can arrive any more. `quiet` tells the server
-        of one lane's id, and returns when it has confirmed."""
+        """Send no more FETCHes; return when no job can arrive any more. `quiet` quiets one lane's
+        id at the server, and returns when it has confirmed."""
         self.window.is_open = False
         self._drains = {lane: LaneDrain() for lane in self.lanes}
         started_at = self._loop.time()
@@ -143,7 +143,7 @@ class StageLanes(FetchEvents):
         await self._drained.wait()
 
     def measure_round_trip(self, beats_took_s: Iterable[float]) -> None:
-        # The quickest of several is the one that waited least for our own processor.
+        # The fastest of several is the one least delayed by our own processor.
         handshake_s = min((lane.round_trip_s for lane in self.up), default=0.0)
         self.window.round_trip_s = max(handshake_s, min(beats_took_s, default=0.0))
 
@@ -200,7 +200,7 @@ class StageLanes(FetchEvents):
         try:
             await quiet(lane)
         except FaktoryError as error:
-            # Then only the answers themselves can tell: each FETCH ends within its 2 s.
+            # Then only the answers themselves can show it: each FETCH ends within its 2 s.
             self._log.warning("a lane could not be quieted", reason=str(error))
         else:
             self._drain_of(lane).quieted_at = self._loop.time()

@@ -35,13 +35,13 @@ BROKER_LINES_PER_LANE = 4096
 ERROR_PAUSE_S = 1.0
 # Jobs that are started all at once end all at once, if they are alike, and then the loop is busy
 # for as long as all of them together need: at 10,000 slots a quarter of a second, wave after wave.
-# So FETCHes follow the jobs that ended, a quarter more than they were, and beyond these so many per
+# So FETCHes follow the jobs that ended, a quarter more than these, and beyond that this many per
 # second, and at a time.
 REPLACEMENT = 1.25
 MORE_PER_S = 10_000
 BURST = 64
-# Under load FETCHes go out in groups of so many at the most: a line by itself costs a system call
-# here, one at the server, and a packet.
+# Under load FETCHes go out in groups of at most this many: a single line costs a system call here,
+# one at the server, and a packet.
 GROUP = 8
 
 
@@ -128,7 +128,7 @@ class Window:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing came since the last FETCH was answered in vain: what is sent only listens."""
+        """Nothing came since the last FETCH was answered empty: further FETCHes only listen."""
         return self.size <= self.idle_fetches
 
     def sent(self, count: int, now: float) -> None:
@@ -146,7 +146,7 @@ class Window:
         self.meter.count(now)
 
     def empty_answer(self) -> None:
-        """A FETCH waited for its two seconds in vain: there is nothing to be had."""
+        """A FETCH waited for its two seconds and got nothing: the queues are empty."""
         self.outstanding -= 1
         self.size = self.idle_fetches
 

@@ -21,8 +21,8 @@ def backlog_of(
     paces: Mapping[str, float],
     told: Mapping[str, float],
 ) -> Backlog | None:
-    """The message to a child with these stages; None when it would do nothing with it: it has one
-    stage, which may go as fast as it can, and was not `told` anything else before."""
+    """The message to a child with these stages; None when it would change nothing: it has one stage
+    at full pace, and was not `told` otherwise before."""
     its_paces = {stage.name: paces.get(stage.name, 1.0) for stage in stages}
     is_slowed = any(pace < 1 for pace in its_paces.values())
     was_slowed = any(told.get(name, 1.0) != pace for name, pace in its_paces.items())
@@ -33,7 +33,7 @@ def backlog_of(
 
 
 def mean_bytes_by_queue(turns: Iterable[Pulse]) -> dict[str, float]:
-    """How large a job is that the children have put into each queue."""
+    """The mean size of the jobs that the children have pushed to each queue."""
     totals: dict[str, Pushed] = {}
     for turn in turns:
         for queue, pushed in turn.pushed.items():

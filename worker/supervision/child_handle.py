@@ -1,5 +1,5 @@
-"""One child process, as its supervisor has it in hand: starts it, reads what it says, signals it,
-and notices its end. Decides nothing."""
+"""The supervisor's handle on one child process: starts it, reads its messages, signals it, and
+notices its end. Decides nothing."""
 
 import asyncio
 import contextlib
@@ -34,8 +34,8 @@ from manyhands.worker.supervision.liveness import Watch
 
 # How multiprocessing frames what `send_bytes` sends; a message of 2 GiB would be framed otherwise.
 HEADER = struct.Struct("!i")
-# From the end of a process to the end of what it said: one turn of our loop, unless a process that
-# it has started itself holds the link open.
+# From the end of a process to its last message: one turn of our loop, unless a process that it
+# started holds the link open.
 LAST_WORDS_S = 0.2
 REAPED_LOOK_S = 0.01
 CONTEXTS: dict[str, ForkContext | ForkServerContext | SpawnContext] = {
@@ -46,7 +46,7 @@ CONTEXTS: dict[str, ForkContext | ForkServerContext | SpawnContext] = {
 
 
 class ChildHandle:
-    """State: the process and the link to it; what it last said; whether it was asked to end."""
+    """State: the process and the link to it; its last messages; whether it was asked to end."""
 
     def __init__(
         self, spec: ChildSpec, keep_figures: Callable[[Figures], None], now: float
@@ -119,8 +119,8 @@ class ChildHandle:
 
     @property
     def end_is_clean(self) -> bool:
-        """It left nothing behind: it says so, or it ended before it knew what to do on SIGTERM,
-        and so before it had anything."""
+        """It left nothing behind: it says so, or it ended before it handled SIGTERM, and so before
+        it had any job."""
         return self.exit_code in (exits.CLEAN, exits.STOPPED_BY_SERVER, -signal.SIGTERM)
 
     @property
@@ -128,7 +128,7 @@ class ChildHandle:
         return "" if self.exit_code is None else exits.describe_exit(self.exit_code)
 
     def take_left_behind(self) -> list[HeldJob]:
-        """Once: whoever takes them puts them back."""
+        """Call once: the caller puts them back."""
         taken, self.left_behind = self.left_behind, []
         return taken
 
@@ -151,7 +151,7 @@ class ChildHandle:
         self.signal(signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
-        """To the process itself: what was reaped has given its number back, maybe to another."""
+        """Only to a process not yet reaped: its pid may belong to another afterwards."""
         if self._process is None or self.exit_code is not None:
             return
         if self._process.exitcode is None:
@@ -160,8 +160,7 @@ class ChildHandle:
                 os.kill(self.pid, number)
 
     def tell(self, backlog: Backlog) -> None:
-        """Never waits. While an earlier message has not been taken, this one is not sent: by then
-        there will be a newer one."""
+        """Never waits. Not sent while an earlier message is unread: a newer one will follow."""
         writer = self._writer
         if writer is None or writer.is_closing() or writer.transport.get_write_buffer_size():
             return
@@ -170,7 +169,7 @@ class ChildHandle:
         self.told_paces = backlog.paces
 
     def look_for_end(self) -> None:
-        """The sentinel stays silent while a process that the child has forked lives on."""
+        """The sentinel does not fire while a process that the child forked lives on."""
         if self._ending is None and self._process and self._process.exitcode is not None:
             self._has_gone()
 
@@ -181,7 +180,7 @@ class ChildHandle:
                 (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
                 self._heard(await reader.readexactly(size))
         except (asyncio.IncompleteReadError, OSError):
-            return  # its end of the link is closed; the sentinel tells the rest
+            return  # its end of the link is closed; the sentinel reports the rest
         finally:
             self._writer.close()
 
@@ -203,7 +202,7 @@ class ChildHandle:
             self._keep_figures(message)
 
     def _not_understood(self, error: msgspec.DecodeError) -> None:
-        """After a roll, a child may be of newer code than this supervisor."""
+        """After a roll, a child may run newer code than this supervisor."""
         if self._is_understood:
             self._is_understood = False
             self._log.warning(

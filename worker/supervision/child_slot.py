@@ -1,5 +1,5 @@
-"""One place of the service, such as fetch-0: keeps a child in it, replaces the one that ended, hung
-or grew too large, and rolls it. The only module that decides what becomes of a child."""
+"""One slot of the service, such as fetch-0: keeps a child in it, replaces one that ended, hung or
+grew too large, and rolls it. The only module that decides what becomes of a child."""
 
 import asyncio
 import time
@@ -25,8 +25,8 @@ from manyhands.worker.supervision.restarts import (
 from manyhands.worker.supervision.server_view import ServerView
 from manyhands.worker.supervision.status import ChildState, ChildStatus, EventLog, FiguresKeeper
 
-# The next child starts when the one before is ready or has ended, or so long after its first word:
-# what is wrong with the settings is then said once, not by all of them.
+# The next child starts when the one before is ready or has ended, or this long after its first
+# message: wrong settings are then reported once, not by all of them.
 READY_S = 2.0
 FIRST_WORD_S = 10.0
 # Of the shutdown time-out, for a child that is replaced while the service goes on.
@@ -36,7 +36,7 @@ MIB = 1024 * 1024
 
 @dataclass(slots=True)
 class Service:
-    """What all places share. `start` runs something beside all else until it ends."""
+    """What all slots share. `start` runs something in the background."""
 
     settings: Settings
     # Of one child.
@@ -54,13 +54,13 @@ class Service:
 
     @property
     def takes_no_more(self) -> bool:
-        """Whoever ends now is not replaced."""
+        """From now on, children that end are not replaced."""
         return self.is_quiet or self.is_stopping
 
 
 class ChildSlot:
-    """State: who is in it (`child`), who comes into it during a roll (`successor`), who is leaving
-    it; and, while it is empty, when somebody comes."""
+    """State: its `child`, the `successor` during a roll, children that are leaving; and, while it
+    is empty, when the next one starts."""
 
     def __init__(self, group: ProcessGroup, number: int, service: Service) -> None:
         self.group = group
@@ -69,7 +69,7 @@ class ChildSlot:
         self.successor: ChildHandle | None = None
         self.leaving: list[ChildHandle] = []
         self.restarts = Restarts()
-        # An exit code that means that it is not to be filled again.
+        # Set by an exit code after which it is not filled again.
         self.given_up: int | None = None
         self._number = number
         self._service = service
@@ -88,7 +88,7 @@ class ChildSlot:
 
     @property
     def children(self) -> list[ChildHandle]:
-        """Every process of this place that has not ended."""
+        """Every process of this slot that has not ended."""
         inside = [child for child in (self.child, self.successor) if child is not None]
         return inside + self.leaving
 
@@ -106,8 +106,8 @@ class ChildSlot:
                     self._refill()
 
     async def roll(self) -> bool:
-        """Replace its child, the new one first; False when the new one does not come up: then
-        everything is as before."""
+        """Replace its child, starting the new one first; False when the new one does not come up:
+        then nothing has changed."""
         if self.child is None:
             self._fill_now()
             return True
@@ -118,7 +118,7 @@ class ChildSlot:
                 self._send_away_successor(self.successor)
 
     def look(self, now: float) -> None:
-        """Once a second: is everybody well?"""
+        """Check its children, once a second."""
         for child in self.children:
             child.look_for_end()
             child.rss_bytes = resident_bytes(child.pid) or 0
@@ -183,7 +183,7 @@ class ChildSlot:
             self._is_due.set()
 
     def _fill_now(self) -> None:
-        """Whoever comes next is new; and somebody may have mended what ailed the last."""
+        """The next child is new code; what was wrong with the last may be fixed."""
         self.restarts.forgive()
         self._is_due.set()
         if self.given_up is not None:
@@ -224,7 +224,7 @@ class ChildSlot:
         spec = child.spec
         self._last_exit = child.exit_text
         if not child.end_is_clean:
-            # First of all its FETCHes: whatever they take, they take to nobody.
+            # Its FETCHes first: jobs that they take reach nobody.
             quieting = self._service.server.quiet(child.wids)
             self._service.start(quieting, f"{self.process_id}-quiet")
             self._service.server.put_back_soon(child.take_left_behind())
@@ -249,7 +249,7 @@ class ChildSlot:
             self._refill(child)
 
     def _refill(self, child: ChildHandle | None = None) -> None:
-        """Have it filled again, after a while."""
+        """Schedule the next start."""
         was_looping = self.restarts.is_looping
         now = self._loop.time()
         delay_s = self.restarts.ended(now)
@@ -267,7 +267,7 @@ class ChildSlot:
             )
 
     async def _see_off(self, child: ChildHandle) -> None:
-        """Have it end in its own time; not in any time."""
+        """Let it end by itself, up to a limit."""
         child.drain()
         try:
             async with asyncio.timeout(
@@ -298,7 +298,7 @@ class ChildSlot:
         self._is_busy = liveness is Liveness.BUSY
 
     async def _kill_hung(self, child: ChildHandle) -> None:
-        """Its FETCHes first, as long as the server knows whose they are."""
+        """Its FETCHes first, while the server still knows its ids."""
         await self._service.server.quiet(child.wids)
         child.kill()
 
@@ -319,7 +319,7 @@ class ChildSlot:
             self._is_out_of_files = is_out
             if is_out:
                 self._tell(
-                    "can open no more files or connections: all that it may have are open. A "
+                    "can open no more files or connections: the limit is reached. A "
                     "handler leaves some open, or `ulimit -n` is too low for its slots",
                     "error",
                 )

@@ -16,7 +16,7 @@ from manyhands.worker.supervision.status import ServiceStatus
 async def write_stage_lines(
     read_status: Callable[[], ServiceStatus], metrics: ServiceMetrics, output: TextIO
 ) -> None:
-    """Until cancelled, or until nobody reads what is written: that must not end the service."""
+    """Until cancelled, or until nobody reads the output, which must not end the service."""
     while True:
         await asyncio.sleep(FIGURES_S)
         lines = stage_lines(read_status(), metrics)

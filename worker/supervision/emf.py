@@ -1,4 +1,4 @@
-"""CloudWatch's embedded metric format: log lines from which it makes metrics by itself. Pure.
+"""CloudWatch's embedded metric format: log lines that it turns into metrics. Pure.
 
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 """
@@ -16,7 +16,7 @@ LONGEST_DIMENSION = 1024
 
 @dataclass(slots=True, frozen=True)
 class StageLine:
-    """One stage over one interval. `queue_depth` is None while the server does not tell it."""
+    """One stage over one interval. `queue_depth` is None while the server does not report it."""
 
     stage: str
     process_type: str

@@ -1,7 +1,7 @@
-"""Is the service alive, and is it ready? Pure: what the supervisor knows in, reasons out.
+"""Is the service alive, and is it ready? Pure: the supervisor's status in, reasons out.
 
-Alive is what a restart of the whole service would mend; one child that hangs is replaced by the
-supervisor itself, and a server that is away comes back without our doing.
+It is not alive when a restart of the whole service would help. The supervisor itself replaces a
+child that hangs, and a server that is away comes back without our doing.
 """
 
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ NOT_RUNNING = (ChildState.HUNG, ChildState.WAITING, ChildState.STOPPED)
 
 @dataclass(slots=True, frozen=True)
 class Verdict:
-    """`reasons` say why not; there are none when all is well. Damaged shards hold up their crawls
-    and nothing else: they are named, and no reason."""
+    """`reasons` say why not; empty when all is well. Damaged shards hold up only their crawls: they
+    are listed, but are not a reason."""
 
     reasons: list[str] = field(default_factory=list)
     damaged_shards: list[str] = field(default_factory=list)

@@ -1,8 +1,8 @@
 """What a worker service shows over HTTP, on one port of its supervisor: metrics, health and status.
 
-It answers GET and HEAD, and changes nothing. There is no password: it listens on loopback unless
-told otherwise, and shows names of queues and job types, never what is in a job. `/status` is not
-for pages of other sites (shared/http/hosts.py); probes and Prometheus may come by any name.
+It answers GET and HEAD, and changes nothing. There is no password: it listens on loopback by
+default, and shows names of queues and job types, never the content of a job. `/status` is not for
+pages of other sites (shared/http/hosts.py); probes and Prometheus may use any host name.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from manyhands.worker.supervision.status import ServiceStatus
 VARIABLE = "WORKER_HTTP_BIND"
 PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = ("GET", "HEAD")
-# Asked by addresses and names of a cluster's own; they tell no more than figures and reasons.
+# Probes use addresses and names of a cluster; these pages show only figures and reasons.
 OPEN_PATHS = ("/metrics", "/healthz", "/readyz")
 
 Scope = MutableMapping[str, Any]
@@ -75,8 +75,8 @@ class Pages:
         try:
             return show()
         except Exception:
-            get_logger("http").exception("an answer could not be made", path=path)
-            return _error(500, "an answer could not be made; the log says why")
+            get_logger("http").exception("unhandled exception in a page", path=path)
+            return _error(500, "unhandled exception; the log has more")
 
     def _show_metrics(self) -> Page:
         return Page(self._metrics.text(self._read_status()), content_type=PROMETHEUS_TEXT)
@@ -108,8 +108,8 @@ def status_document(status: ServiceStatus, metrics: ServiceMetrics) -> dict[str,
 async def serve_http(
     bind: str, read_status: Callable[[], ServiceStatus], metrics: ServiceMetrics
 ) -> AsyncIterator[int]:
-    """Serve while the context is open; gives the port, which the system chooses when it is 0.
-    Raises ConfigError when nothing can listen there."""
+    """Serve while the context is open; yields the port, which the system chooses when it is 0.
+    Raises ConfigError when it cannot listen there."""
     listener = open_listener(bind)
     host, port = listener.getsockname()[:2]
     async with serving(Pages(read_status, metrics, host), listener):
@@ -118,7 +118,7 @@ async def serve_http(
 
 
 def open_listener(bind: str) -> socket.socket:
-    """Bound here: the error then says what to do about it."""
+    """Bound here, so that an error says what to do about it."""
     try:
         host, port = host_and_port(bind)
         return listen(host, port)

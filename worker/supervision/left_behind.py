@@ -1,6 +1,6 @@
-"""What becomes of the jobs without retries that a child had in hand when it died: back into their
-queues, before the server discards them. Nobody knows which of them ended the child, so each says
-how often it has seen that; one that has seen it too often has failed. Pure."""
+"""Puts the jobs without retries of a dead child back into their queues, before the server discards
+them. Any of them may have killed the child, so each counts how often that happened to it; one with
+too many deaths has failed. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ MOST_DEATHS = 3
 
 @dataclass(slots=True, frozen=True)
 class LeftBehind:
-    """A job and the copy to queue of it; None: it has failed."""
+    """A job and its copy to queue; None: it has failed."""
 
     job: Delivery
     copy: bytes | None

@@ -1,5 +1,5 @@
-"""What the system lets the children have: open files, memory. Decisions are pure; what reads and
-sets the limits is at the end."""
+"""The system's limits for children: open files, memory. Decisions are pure; reading and setting
+limits is at the end."""
 
 import resource
 from collections.abc import Iterable
@@ -16,17 +16,17 @@ DESCRIPTORS_OF_A_CHILD = 3
 
 MIB = 1024 * 1024
 PARENT_BYTES = 96 * MIB
-# Kept of what the cgroup allows: a child that is over its limit grows on while it drains.
+# Reserved of the cgroup's limit: a child over its limit keeps growing while it drains.
 RESERVED_SHARE = 0.1
-# Python and the handlers, without a job: less could never be kept.
+# Python and the handlers without a job: a lower limit could never be met.
 LEAST_CHILD_BYTES = 128 * MIB
-# The first version of cgroups says "no limit" by a number that no machine has.
+# Version 1 of cgroups says "no limit" with a number that no machine reaches.
 ABSURD_BYTES = 1 << 60
 
 
 @dataclass(slots=True, frozen=True)
 class DescriptorPlan:
-    """The soft limit to set (None: leave it), and what to tell the operator, if anything."""
+    """The soft limit to set (None: leave it), and a message for the operator, if any."""
 
     soft: int | None = None
     warning: str = ""
@@ -48,7 +48,7 @@ def plan_descriptors(needed: int, soft: int, hard: int) -> DescriptorPlan:
         return DescriptorPlan(needed)
     return DescriptorPlan(
         hard,
-        f"so many slots may need {needed} open files in a process, and {hard} are allowed: "
+        f"these slots may need {needed} open files in a process, and {hard} are allowed: "
         f"set `ulimit -n {needed}` where this is started",
     )
 
@@ -66,7 +66,7 @@ def memory_limit_of_child(
 
 
 def cgroup_memory_bytes(root: Path = Path("/")) -> int | None:
-    """The least that this process's cgroup and those above it allow; None without a limit."""
+    """The lowest limit of this process's cgroup and those above it; None without a limit."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -76,7 +76,7 @@ def cgroup_memory_bytes(root: Path = Path("/")) -> int | None:
 
 
 def raise_descriptor_limit(needed: int) -> str:
-    """Children inherit it. What to tell the operator, if anything."""
+    """Children inherit it. Returns a message for the operator, if any."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     plan = plan_descriptors(needed, soft, hard)
     if plan.soft is not None and plan.soft != soft:

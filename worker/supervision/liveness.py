@@ -1,23 +1,23 @@
 """Is a child well, busy or hung? Pure: `now` and the processor time are passed in.
 
-A child speaks from its event loop every second (worker/service/link.py). Silence means that the
-loop does not turn: a handler computes, or it blocks, or nothing will ever happen there again.
-Processor time tells the first from the others.
+A child sends a message from its event loop every second (worker/service/link.py). Silence means
+that the loop does not turn: a handler computes, or blocks, or everything hangs. Processor time
+tells the first from the others.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Messages come every second; a child that got no processor for a moment is not worth a word.
+# Messages come every second; a child without a processor for a moment is not reported.
 SILENT_AFTER_S = 5.0
 # Until the first message: Python starts and imports the handlers.
 START_TIMEOUT_S = 60.0
-# Silent for this many time-outs it is given up whatever it does: nobody computes that long.
+# After this many time-outs of silence it is given up whatever it does: nothing computes that long.
 BUSY_TIMEOUTS = 5
 # Of the time; a loop that hangs leaves the heartbeat's thread, which uses next to nothing.
 COMPUTING_SHARE = 0.05
-# Of one look at most: time in which the supervisor did not turn either (stopped by a signal, a
-# machine that stood still) is no silence of the child's.
+# Most silence counted per check: while the supervisor did not run either (stopped by a signal, a
+# suspended machine), the child was not silent.
 MOST_COUNTED_S = 3.0
 
 
@@ -29,8 +29,8 @@ class Liveness(StrEnum):
 
 @dataclass(slots=True)
 class Watch:
-    """Of one child. State: for how long it has been silent, and its processor time at the start of
-    that. Processor time is None where the system does not tell it."""
+    """Of one child. State: how long it has been silent, and its processor time when that began,
+    which is None where the system does not report it."""
 
     hang_timeout_s: float
     looked_at: float

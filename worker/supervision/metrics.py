@@ -74,12 +74,12 @@ PACE = family(
     "Share of its slots that back-pressure leaves the stage: 1 is all, 0 is none",
     *("process_type", "stage"),
 )
-# All that the supervisor tells of the service; `figures.FAMILIES` come from its processes.
+# All that the supervisor reports; `figures.FAMILIES` come from its processes.
 FAMILIES = (
     *(READY, SERVER_UP, START_TIME, ROLLS, MEMORY_LIMIT, CHILDREN, RESTARTS, HANGS),
     *(CRASH_LOOPING, SILENCE, QUEUE_DEPTH, QUEUE_LAG, PACE),
 )
-# Of two children in one place the larger counts, not the sum.
+# Of two children in one slot the larger value counts, not the sum.
 NOT_ADDED = {ROUND_TRIP.name, MAX_FDS.name, LOOP_LAG.name, SILENCE.name, OLDEST.name}
 
 
@@ -94,7 +94,7 @@ class Totals:
         """`labels` go before those of the samples."""
         known = self._empty.get(added.name)
         if known is None or not _is_alike(known, added):
-            # New code that counts otherwise: what old code counted cannot be added to it.
+            # New code defines it differently: old counts cannot be added to it.
             self._empty[added.name] = filled(added, [])
             self._samples[added.name] = {}
         samples = self._samples[added.name]
@@ -120,8 +120,8 @@ class Totals:
 
 
 class ServiceMetrics:
-    """A `FiguresKeeper`. State: the last figures of each child that lives, what those counted that
-    do not any more, and how fast each stage of a child was between its last two figures."""
+    """A `FiguresKeeper`. State: the last figures of each living child, the counts of dead ones, and
+    the rate of each stage of a child between its last two figures."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -184,7 +184,7 @@ def own(status: ServiceStatus) -> Iterable[Family]:
 
 
 def _children(status: ServiceStatus) -> Family:
-    """Also of the states that nobody is in: an alert cannot look at what is not there."""
+    """Including states without a child: an alert cannot watch a missing series."""
     counts = {(child.process_type, state): 0 for child in status.children for state in ChildState}
     for child in status.children:
         counts[child.process_type, child.state] += 1
@@ -198,7 +198,7 @@ def _places(status: ServiceStatus) -> Iterable[Family]:
         labels = child.process_type, child.process_id
         totals.add(single(SILENCE, child.silence_s), labels)
         if child.process_id not in seen:
-            # What follows is of the place, and the same for both of its children during a roll.
+            # What follows is per slot, the same for both of its children during a roll.
             seen.add(child.process_id)
             totals.add(single(RESTARTS, child.restarts), labels)
             totals.add(single(HANGS, child.hangs), labels)

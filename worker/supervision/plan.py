@@ -1,4 +1,4 @@
-"""Which children a service has, and what each gets of its connections. Pure."""
+"""Which children a service has, and each one's share of its connections. Pure."""
 
 from typing import Protocol
 
@@ -30,5 +30,5 @@ def service_groups(settings: WhatRuns) -> tuple[ProcessGroup, ...]:
 
 
 def connections_of_child(budget: int, children: int) -> int:
-    """The same for each; few make jobs slower, but a child without any makes none."""
+    """The same for each; few make jobs slower, but a child without any runs none."""
     return max(LEAST_CONNECTIONS, (budget - OWN_CONNECTIONS) // children)

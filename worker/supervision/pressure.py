@@ -1,11 +1,11 @@
 """Back-pressure: how much a stage may do while the queue that it fills is long. Pure.
 
-Below the soft limit it works at its full pace, at the hard limit it stops, and between them the
-pace is the square of the room that is left. The square falls fast at first and is flat at its end:
-a stage that is a hundred times faster than the one behind it settles where a tenth of the room is
-left, not a hundredth, so that what is in flight still fits; and there a change of the queue moves
-the pace little, so that one look a second does not make it swing. It has no step anywhere, and
-there is a trickle right up to the hard limit.
+Below the soft limit it works at full pace, at the hard limit it stops, and between them the pace is
+the square of the room left. The square falls fast at first and is flat at its end: a stage that is
+a hundred times faster than the next one settles where a tenth of the room is left, not a hundredth,
+so that what is in flight still fits; and there a change of the queue moves the pace little, so that
+one check a second does not make it swing. It has no step, and a trickle remains up to the hard
+limit.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ from manyhands.shared.errors import ConfigError
 
 # How full a queue is: 0 is empty, 1 is at its soft limit, 2 at its hard one.
 AT_SOFT, AT_HARD = 1.0, 2.0
-# A state that was logged ends only when the queue is well out of it: one that sways about a limit
-# shall say so once, not each time.
+# A logged state ends only when the queue is well out of it: one that hovers around a limit is
+# logged once, not each time.
 FREE_AGAIN_BELOW = 0.5
 GOES_ON_BELOW = 1.9
 
@@ -63,13 +63,13 @@ class PressureEvent:
 
 def pace_for(jobs: int, size_bytes: float | None, limits: Limits) -> float:
     """The share of its slots that a stage may use while the queue that it fills has this size. The
-    worse of jobs and bytes counts; bytes that nobody knows are None, and do not."""
+    worse of jobs and bytes counts; unknown bytes are None, and do not."""
     room = AT_HARD - _fill(jobs, size_bytes, limits)
     return min(1.0, max(0.0, room)) ** 2
 
 
 class Pressure:
-    """Asked once a second. State: what each stage was last said to be."""
+    """Called once a second. State: the last logged state of each stage."""
 
     def __init__(self, limits: Limits) -> None:
         self.states: dict[str, State] = {}
@@ -81,8 +81,8 @@ class Pressure:
         jobs_by_queue: Mapping[str, int],
         mean_bytes_by_queue: Mapping[str, float],
     ) -> tuple[dict[str, float], list[PressureEvent]]:
-        """The pace of each stage, and what is to be logged. `feeds` names the queue that a stage
-        fills, empty for none; the mean is that of the jobs which this service pushed there."""
+        """The pace of each stage, and what to log. `feeds` names the queue that a stage fills,
+        empty for none; the mean size is that of the jobs that this service pushed there."""
         paces = dict.fromkeys(feeds, 1.0)
         events = []
         for stage, queue in feeds.items():

@@ -14,8 +14,8 @@ LOOP_WITHIN_S = 60.0
 
 @dataclass(slots=True)
 class Restarts:
-    """Of one place. State: when its child started, how many ended in a row without having been
-    well, when they ended, and whether it is in a crash loop."""
+    """Of one slot. State: when its child started, how many ended in a row without having been well,
+    when they ended, and whether it is in a crash loop."""
 
     count: int = 0
     is_looping: bool = False
@@ -44,7 +44,7 @@ class Restarts:
         return delay_s
 
     def forgive(self) -> None:
-        """It was well, or somebody has done something about it."""
+        """It was well, or the cause may be fixed."""
         self.is_looping = False
         self._in_a_row = 0
         self._ends.clear()

@@ -1,5 +1,5 @@
-"""The supervisor's own connection to the server: how long the queues are, and a word for children
-that cannot speak any more. Never in the way: what fails is left out until it works again."""
+"""The supervisor's own connection to the server: asks for the lengths of queues, and reports for
+children that no longer can. Never in the way: what fails is left out until it works again."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from manyhands.worker.supervision.left_behind import LeftBehind, judge
 QUIET_WITHIN_S = 2.0
 # No reservation is shorter than a minute.
 PUT_BACK_WITHIN_S = 30.0
-# A FETCH that finds nothing takes two seconds, also when nobody waits for its answer any more.
+# A FETCH that finds nothing takes two seconds, even if nobody waits for its answer.
 FETCHES_END_S = 2.5
 STOP_WITHIN_S = FETCHES_END_S + 2.0
 
@@ -47,7 +47,7 @@ class ServerView:
         try:
             await self._lanes.lanes[0].run()
         except ConnectFailed as error:
-            # The children, which need the server more, say it and end the service.
+            # The children, which need the server more, report it and end the service.
             self._log.debug("the supervisor has no connection to the server", reason=str(error))
 
     def close(self) -> None:
@@ -55,15 +55,15 @@ class ServerView:
         self._lanes.close()
 
     async def quiet(self, wids: Sequence[str]) -> None:
-        """The FETCHes of a process that is gone live on at a real Faktory and take jobs to nobody:
-        silence its ids. Our broker drops them by itself."""
+        """At a real Faktory the FETCHes of a dead process live on and take jobs that reach nobody:
+        quiet its ids. Our broker drops them by itself."""
         if not wids or not self._verbs.is_up or self._verbs.is_our_broker:
             return
         try:
             async with asyncio.timeout(QUIET_WITHIN_S):
                 await asyncio.gather(
                     *(self._verbs.beat(wid, state="quiet") for wid in wids),
-                    # "unknown worker": the server is rid of it already.
+                    # "unknown worker": the server has forgotten it already.
                     return_exceptions=True,
                 )
         except TimeoutError:
@@ -82,7 +82,7 @@ class ServerView:
         try:
             async with asyncio.timeout(PUT_BACK_WITHIN_S):
                 if not self._verbs.is_our_broker:
-                    # Any sooner, the FETCHes of the one who died could take them.
+                    # Sooner, FETCHes of the dead child could take them.
                     await asyncio.sleep(FETCHES_END_S)
                 for start in range(0, len(left), MAX_BULK_JOBS):
                     await self._put_back_some(left[start : start + MAX_BULK_JOBS])
@@ -114,7 +114,7 @@ class ServerView:
 
     async def _fail(self, one: LeftBehind) -> None:
         why = f"{one.deaths} processes ended while they ran it"
-        self._log.error("a job has failed", jobtype=one.job.jobtype, jid=one.job.jid, reason=why)
+        self._log.error("job given up", jobtype=one.job.jobtype, jid=one.job.jid, reason=why)
         await self._verbs.fail(one.job.jid, "WorkerLost", why)
 
     async def look_at_sizes(self, names: Iterable[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The worker service: the supervisor, and what it shows of itself."""
+"""The worker service: the supervisor, its HTTP pages and its CloudWatch lines."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from manyhands.worker.supervision.supervisor import Supervisor
 
 
 async def run_service(settings: Settings) -> int:
-    """Run until told to stop; the exit code. Raises ConfigError when something cannot start."""
+    """Run until stopped; returns the exit code. Raises ConfigError when something cannot start."""
     metrics = ServiceMetrics()
     supervisor = Supervisor(settings, metrics)
     async with serve_http(settings.worker.http_bind, supervisor.status, metrics):

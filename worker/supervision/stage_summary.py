@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 from manyhands.worker.supervision.status import ServiceStatus
 
-# The server is asked every second; what it said longer ago is not what waits now.
+# The server is asked every second; an older answer does not show what waits now.
 STALE_AFTER_S = 30.0
 
 
 @dataclass(slots=True, frozen=True)
 class StageSummary:
-    """What the server says is None while it does not say it."""
+    """The server's figures are None while it does not report them."""
 
     name: str
     process_type: str

@@ -13,8 +13,8 @@ MOST_EVENTS = 200
 
 
 class ChildState(StrEnum):
-    """`busy`: the loop does not turn, but the process is not given up. `stopped`: the server's web
-    page asked it to end, so it is not started again."""
+    """`busy`: the loop does not turn, but the process is not given up. `stopped`: it was ended
+    through the server's web page, so it is not started again."""
 
     STARTING = "starting"
     READY = "ready"
@@ -27,7 +27,7 @@ class ChildState(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class ChildStatus:
-    """One child, or a place whose child is gone (then without pid). During a roll, the old and the
+    """One child, or a slot whose child is gone (then without pid). During a roll, the old and the
     new one have the same process_id and differ in their incarnation."""
 
     process_type: str
@@ -47,7 +47,7 @@ class ChildStatus:
     # Since a FETCH was last answered, while an answer is due.
     fetch_silence_s: float = 0.0
     loop_lag_s: float = 0.0
-    # Of its place, not of this one process.
+    # Of its slot, not of this one process.
     restarts: int = 0
     hangs: int = 0
     is_crash_looping: bool = False
@@ -94,7 +94,7 @@ class ServiceStatus:
     children: Sequence[ChildStatus]
     roll: RollStatus
     # Jobs waiting by queue, and the age of the oldest, of the queues that the children's stages
-    # name; as the server told them `queues_age_s` ago (None: not yet).
+    # name; as the server reported `queues_age_s` ago (None: not yet).
     queues: dict[str, int]
     queue_lag_s: dict[str, float]
     queues_age_s: float | None
@@ -110,8 +110,8 @@ class ServiceStatus:
 
 
 class FiguresKeeper(Protocol):
-    """Who is given the children's figures. A process_id has a new incarnation, whose counters
-    begin at 0, after each restart, and two for a while during a roll."""
+    """Receives the children's figures. After each restart a process_id has a new incarnation, whose
+    counters begin at 0; during a roll it has two for a while."""
 
     def keep(
         self, process_type: str, process_id: str, incarnation: int, figures: Figures

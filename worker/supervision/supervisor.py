@@ -1,7 +1,7 @@
-"""The parent of all worker processes: signals in, children started, watched, rolled and stopped.
+"""The parent of all worker processes: handles signals; starts, watches, rolls and stops children.
 
-What becomes of one child is decided in child_slot.py; this is the service as a whole. It runs no
-job and imports no handler, so that nothing of the user's can bring it down.
+child_slot.py decides what becomes of one child; this is the service as a whole. It runs no job and
+imports no handler, so that no user code can bring it down.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ STOP_GRACE_S = 3.0
 
 
 class Supervisor:
-    """State: the places, the connection to the server, and how far a stop or a roll has come."""
+    """State: the slots, the connection to the server, and how far a stop or a roll has come."""
 
     def __init__(self, settings: Settings, figures: FiguresKeeper) -> None:
         self._settings = settings
@@ -72,7 +72,7 @@ class Supervisor:
             for number in range(group.processes)
         ]
         self._connection: asyncio.Task[None] | None = None
-        # What fills places and rolls them; ended by a stop.
+        # The tasks that fill slots and roll them; ended by a stop.
         self._keepers: list[asyncio.Task[None]] = []
         self._paces: dict[str, float] = {}
         self._looked_at: float | None = None
@@ -87,7 +87,7 @@ class Supervisor:
         self._log = get_logger("supervisor")
 
     async def run(self) -> int:
-        """Supervise until told to stop, or nothing is left to supervise; the exit code."""
+        """Supervise until stopped, or until nothing is left to supervise; returns the exit code."""
         self._listen_to_signals()
         self._announce()
         try:
@@ -163,7 +163,7 @@ class Supervisor:
 
     def _want_roll(self) -> None:
         if self._service.takes_no_more:
-            self._tell("asked to replace the children, but it takes no more jobs anyway")
+            self._tell("not replacing the children: quiet or stopping")
         else:
             self._roll_wanted.set()
 
@@ -174,8 +174,7 @@ class Supervisor:
     # Stopping
 
     def _place_given_up(self, place: ChildSlot) -> None:
-        """It has failed for a reason that would stop the others as well; or all were told to
-        stop."""
+        """It failed for a reason that would stop the others as well; or all were stopped."""
         if place.given_up == exits.POINTLESS:
             self._has_failed = True
             self._stop_asked.set()
@@ -207,7 +206,7 @@ class Supervisor:
         return all(child.end_is_clean for child in children)
 
     def _end_keepers(self) -> None:
-        """Nobody is started any more."""
+        """No child is started any more."""
         for keeper in self._keepers:
             keeper.cancel()
         if self._roll.state is RollState.ROLLING:
@@ -222,7 +221,7 @@ class Supervisor:
             await self._roll_all()
 
     async def _roll_all(self) -> None:
-        """One after the other: there is always at most one child too many."""
+        """One after the other: at most one extra child runs at a time."""
         self._rolls += 1
         total = len(self._places)
         self._tell("replacing the children one by one", children=total)
@@ -278,7 +277,7 @@ class Supervisor:
 
     def _tell_pressure(self, event: PressureEvent) -> None:
         said = {
-            State.FREE: f"{event.stage} goes at its full pace again",
+            State.FREE: f"{event.stage} is at full pace again",
             State.SLOWED: f"{event.stage} is slowed: {event.queue}, which it fills, is long",
             State.STOPPED: f"{event.stage} is stopped: {event.queue}, which it fills, is full",
         }
@@ -294,8 +293,8 @@ class Supervisor:
     # Inside
 
     def _connect(self) -> None:
-        """With the first child that is ready: before that there is nobody to ask for, and it has
-        told by then what is wrong with the server."""
+        """With the first child that is ready: before that there are no queues to ask about, and the
+        child has reported by then what is wrong with the server."""
         if self._connection is None:
             self._connection = self._tasks.create_task(self._server.run(), name="server")
 

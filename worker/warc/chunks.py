@@ -1,7 +1,7 @@
-"""A chunk of an archive → the pages in it that are to be parsed, and where the next one begins.
+"""A chunk of an archive → the pages to parse, and where the next chunk begins.
 
-Where a chunk ends follows from the file alone, never from how long it took: a repeat after a crash
-makes the same pages in the same order. Blocking; for a thread.
+The end of a chunk depends on the file alone, never on time: a repeat after a crash makes the same
+pages in the same order. Blocking; for a thread.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from manyhands.worker.warc.reading import ArchivedRecord, Damage, Position, read
 from manyhands.worker.warc.streams import ByteStream
 from manyhands.worker.warc.wat import wat_page
 
-# Of the file, and of the pages as they are packed in jobs: what is pushed in one go.
+# A chunk ends after this many bytes of the file, or of pages as packed in jobs.
 CHUNK_BYTES = 64 * 1024 * 1024
 PAGES_BYTES = 16 * 1024 * 1024
 
@@ -47,8 +47,8 @@ class ChunkReader:
     """State: what pages are packed with; not to be shared by threads."""
 
     def __init__(self, source: str, *, max_bytes: int, truncate_bytes: int) -> None:
-        """`source` as it is called in the ids of records that have none of their own. `max_bytes`
-        are read of a page, `truncate_bytes` of it are parsed."""
+        """`source` is used in the ids of records that have none. At most `max_bytes` of a page are
+        read, and `truncate_bytes` parsed."""
         self._source = source
         self._max_bytes = max_bytes
         self._truncate_bytes = truncate_bytes
@@ -103,7 +103,7 @@ class ChunkReader:
         )
 
     def _take_text(self, _chunk: Chunk, _record: ArchivedRecord) -> str:
-        """There is neither a title nor a link in it: the parse stage could make nothing of it."""
+        """It has neither a title nor a link: the parse stage could not use it."""
         return "text"
 
     def _add(

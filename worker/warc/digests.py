@@ -1,7 +1,7 @@
-"""What a record says its bytes hash to, and whether they do. Pure.
+"""Checks a record's bytes against its digest. Pure.
 
-The digest of the block is looked at where there is one: it is of exactly the bytes that are stored.
-What tools take for the payload differs: with or without the chunks of HTTP.
+The block's digest is preferred: it covers exactly the bytes that are stored. Tools disagree on the
+payload: with or without the chunks of HTTP.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 
 class Digest(StrEnum):
-    """What became of the look at it. NONE: the record says none, or one that nobody knows."""
+    """The result of the check. NONE: the record has no digest, or one of an unknown kind."""
 
     OK = "ok"
     BAD = "bad"
@@ -21,7 +21,7 @@ class Digest(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Expected:
-    """`is_of_block` when it is of HTTP head and body together, else it is of the body alone."""
+    """`is_of_block`: of HTTP head and body together, otherwise of the body alone."""
 
     algorithm: str
     value: bytes

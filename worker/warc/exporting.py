@@ -1,8 +1,8 @@
 """An archive → one Parquet file, a row for each record. Blocking; for a thread.
 
 It decodes while one thread makes columns and another packs and writes them: memory holds two row
-groups, however long the file is. Digests are a column and not looked at: that would take a fifth of
-the whole, and whether bytes are as they were written the checksums of the packing say, too.
+groups, however long the file is. Digests become a column and are not checked: that would take a
+fifth of the time, and the checksums of the packing already show damaged bytes.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ from manyhands.worker.warc.tables import (
 # Made into columns at a time, and how many of them may wait for that.
 BATCH_BYTES = 4 * 1024 * 1024
 BATCHES_AHEAD = 4
-# The quickest; the next ones save a seventh of the bytes for half as much time again.
+# The fastest level; the next ones save a seventh of the bytes for half as much time again.
 ZSTD_LEVEL = 1
 
 _UNUSABLE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -52,7 +52,7 @@ class Exported:
 
 
 def file_name(source: str) -> str:
-    """The same for the same source, and another for each other one."""
+    """A name that is always the same for a source, and different for every other one."""
     stem = _SUFFIXES.sub("", source.rstrip("/").rpartition("/")[2])
     known_by = hashlib.blake2b(source.encode(), digest_size=6).hexdigest()
     shown = _UNUSABLE.sub("_", stem)[:_MAX_STEM].strip(".")
@@ -123,7 +123,7 @@ class _Groups:
             write_statistics=STATISTICS_COLUMNS,
             # Rows after which a page is looked at whether it is full: bodies are long.
             write_batch_size=16,
-            # That bodies are views is nothing to a reader.
+            # Readers need not know that bodies are views.
             store_schema=False,
         )
         self._columns = ThreadPoolExecutor(1, thread_name_prefix="columns")
@@ -140,7 +140,7 @@ class _Groups:
     def __exit__(self, *_: object) -> None:
         self._columns.shutdown(cancel_futures=True)
         self._parquet.shutdown(cancel_futures=True)
-        # After a failure: left to itself it would write on when it is forgotten.
+        # After a failure: otherwise it would go on writing when it is garbage-collected.
         with suppress(Exception):
             self._writer.close()
 
@@ -162,7 +162,7 @@ class _Groups:
         self._batches.append(batch_of(records))
         self._bytes += size
         self._rows += len(records)
-        # Whoever has handed them over keeps the list until he looks for the outcome.
+        # The caller keeps the list until it asks for the outcome.
         records.clear()
 
     def _end_group(self) -> None:

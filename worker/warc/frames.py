@@ -1,8 +1,8 @@
 """The members of an archive: gzip members, zstd frames, or records that are not packed. Pure.
 
-Each is read by itself, so that one that is damaged costs no other: where it ends is known only when
-its checksum was right, and what follows a damaged one is found by how members begin. FastWARC would
-unpack, too, but holds Python's lock meanwhile, and says less of where and what was wrong.
+Each is read by itself, so that a damaged one costs no other: its end is known only if its checksum
+was right, and what follows a damaged one is found by how members begin. FastWARC could unpack, too,
+but holds Python's lock meanwhile, and reports less about what was wrong and where.
 """
 
 import re
@@ -22,8 +22,8 @@ LOOK_BYTES = 160 * 1024
 # Of a file that does not begin like an archive: how far it is searched for something that does.
 DAMAGED_START_BYTES = 1024 * 1024
 SEARCH_BYTES = 256 * 1024
-# To try whether a member begins somewhere takes as long as to unpack kilobytes. Chance makes one
-# false start in megabytes: behind so many, a search goes on so many bytes further each time.
+# Testing whether a member begins somewhere takes as long as unpacking kilobytes. Chance makes one
+# false start in megabytes: after this many, a search skips this many bytes more each time.
 FALSE_STARTS = 64
 FALSE_START_BYTES = 256
 # Of a record that is not packed: looked through for the end of its header, and at the most.
@@ -56,7 +56,7 @@ class Damaged(Exception):
 
 
 class Frame(Protocol):
-    """One member, unpacked while it is read: what FastWARC takes for a file."""
+    """One member, unpacked while it is read, as a file for FastWARC."""
 
     def read(self, size: int, /) -> bytes:
         """Raises Damaged."""
@@ -64,7 +64,7 @@ class Frame(Protocol):
     def tell(self) -> int: ...
 
     def finish(self) -> None:
-        """To its end, which must be a good one. Raises Damaged."""
+        """Read to its end, which must be intact. Raises Damaged."""
 
 
 class Packing(Protocol):
@@ -201,11 +201,9 @@ class _ZstdBytes:
     def read(self, size: int) -> bytes:
         if not self._left and not self._next_block():
             return b""
-        piece = self._window.take(min(size, self._left))
-        if not piece:
-            raise Damaged(CUT_OFF)
+        piece = _taken(self._window, min(size, self._left))
         self._left -= len(piece)
-        return bytes(piece)
+        return piece
 
     def _next_block(self) -> bool:
         if self._is_last:
@@ -256,11 +254,9 @@ class _PlainFrame:
             return header
         if not self._left:
             return b""
-        piece = self._window.take(min(size, self._left))
-        if not piece:
-            raise Damaged(CUT_OFF)
+        piece = _taken(self._window, min(size, self._left))
         self._left -= len(piece)
-        return bytes(piece)
+        return piece
 
     def tell(self) -> int:
         return 0
@@ -272,6 +268,14 @@ class _PlainFrame:
         if end != _RECORD_ENDS:
             raise Damaged("it does not end where its length says")
         self._window.skip(len(_RECORD_ENDS))
+
+
+def _taken(window: Window, most: int) -> bytes:
+    """The next bytes of a frame that has not ended yet."""
+    piece = window.take(most)
+    if not piece:
+        raise Damaged(CUT_OFF)
+    return bytes(piece)
 
 
 def _plain_header(window: Window) -> bytes:
@@ -301,7 +305,7 @@ def detect(window: Window) -> Packing:
             return packing
         window.seek(start)
     if start:
-        # Of a file that is damaged here, or was changed: what it is shows at its beginning.
+        # The file is damaged here, or was changed: its beginning shows what it is.
         window.seek(0)
         packing = detect(window)
         window.seek(start)
@@ -316,7 +320,7 @@ def next_start(window: Window, packing: Packing) -> None:
     while seen := window.peek(SEARCH_BYTES):
         found = magic.search(seen)
         if found is None:
-            # What it is looked for may have begun.
+            # The magic may begin in the last bytes.
             window.skip(max(1, len(seen) - len(packing.magic) + 1))
             continue
         window.skip(found.start())
@@ -358,13 +362,13 @@ def _first(data: bytes, packing: Packing) -> int:
 
 
 def _behind(false_starts: int) -> int:
-    """How far from the last of so many false starts the next one is looked for."""
+    """How far after the last of `false_starts` to look for the next member."""
     return 1 if false_starts < FALSE_STARTS else FALSE_START_BYTES
 
 
 def _dictionary(window: Window) -> bytes:
-    """What all frames of the file were packed with: by convention its first frame, which is not
-    data, and may be packed itself. Empty for most."""
+    """The dictionary of all frames: by convention the file's first frame, which is not data and may
+    be packed itself. Empty for most files."""
     here = window.position
     window.seek(0)
     header = bytes(window.peek(8)[:8])

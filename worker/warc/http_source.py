@@ -1,8 +1,8 @@
-"""A file behind a URL, as a stream: asked for from an offset on, and again from where a connection
+"""A file behind a URL, as a stream: requested from an offset on, and again from where a connection
 was lost.
 
-The rule on addresses of every fetch holds here, too, for every redirect and at the moment of the
-connection: who may post a job must not read our own network by it.
+The address rule of every fetch applies here, too, for every redirect and at the moment of
+connecting: a client that may post jobs must not be able to read our own network.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import utc_now
 from manyhands.shared.settings import FetchSettings
@@ -37,7 +38,7 @@ from manyhands.worker.net.reasons import of_os_error, time_out
 from manyhands.worker.net.resolver import CheckedResolver, Names
 from manyhands.worker.warc.streams import Aborted
 
-# What is read ahead of whoever decodes; twice as much stops the sender.
+# How much is read ahead of the decoder; twice as much pauses the sender.
 BUFFER_BYTES = 512 * 1024
 # In a row, without a byte in between; the first after this many seconds, the others later.
 RESUMES = 5
@@ -63,7 +64,7 @@ class HttpFiles:
         self._session: aiohttp.ClientSession | None = None
 
     def stream(self, place: UrlAt) -> "HttpStream":
-        """Called in the event loop's thread. Nothing is asked for before it is read."""
+        """Called in the event loop's thread. No request is sent before the first read."""
         if self._session is None:
             self._session = self._make_session()
         return HttpStream(self, place, asyncio.get_running_loop())
@@ -74,8 +75,8 @@ class HttpFiles:
             self._session = None
 
     async def read(self, answer: aiohttp.ClientResponse) -> bytes:
-        """More of the file, nothing at its end. It must come in time, whatever else comes: a server
-        may send what is around the body for ever."""
+        """More of the file, empty at its end. It must come in time, whatever else does: a server
+        may send chunk extensions or trailers for ever."""
         try:
             async with asyncio.timeout(self._settings.read_timeout_s):
                 return await answer.content.readany()
@@ -107,7 +108,7 @@ class HttpFiles:
         assert self._session is not None
         headers = {"Range": f"bytes={offset}-"} if offset else {}
         try:
-            # In the time that it may take a page to begin; its end is nobody's to know.
+            # Within the time that a page may take to begin; how long the file takes is unknown.
             async with asyncio.timeout(self._settings.timeout_s):
                 return await self._session.get(
                     URL(url.text, encoded=True), headers=headers, allow_redirects=False
@@ -129,7 +130,7 @@ class HttpFiles:
                 resolver=_Resolver(CheckedResolver(self._make_names(), self._rule)),
                 socket_factory=self._socket,
             ),
-            # What it is packed with is for us to know: no answer is unpacked on its way.
+            # We unpack files ourselves: no answer is unpacked in transit.
             headers={"User-Agent": settings.user_agent, "Accept-Encoding": "identity"},
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -142,7 +143,7 @@ class HttpFiles:
         )
 
     def _socket(self, target: Any) -> socket.socket:
-        """Called directly before each attempt to connect, whatever else might get so far."""
+        """Called directly before each attempt to connect, as the last check."""
         family, kind, protocol, _, address = target
         if not self._rule.allows(str(address[0]).partition("%")[0]):
             raise OSError(errno.EPERM, "an address that may not be connected to")
@@ -150,8 +151,8 @@ class HttpFiles:
 
 
 class HttpStream:
-    """A `ByteStream`. State: where it is, the answer that is being read, what the file was known by
-    when it was first asked for, and what the reading thread waits for."""
+    """A `ByteStream`. State: its position, the answer being read, the file's identity from the
+    first request, and what the reading thread waits for."""
 
     def __init__(self, files: HttpFiles, place: UrlAt, loop: asyncio.AbstractEventLoop) -> None:
         self._files = files
@@ -194,7 +195,7 @@ class HttpStream:
         return found
 
     async def _read(self) -> bytes:
-        """As often as it must be, from where it was."""
+        """Repeats lost requests, from where each was."""
         resumes = 0
         while True:
             try:
@@ -223,11 +224,8 @@ class HttpStream:
 
     async def _open(self) -> None:
         answer = await self._files.open(self._place.url, self._position)
-        try:
+        with closed_on_error(answer):
             await self._accept(answer)
-        except BaseException:
-            answer.close()
-            raise
         self._answer = None if self._is_at_end else answer
 
     async def _accept(self, answer: aiohttp.ClientResponse) -> None:
@@ -259,7 +257,7 @@ class HttpStream:
 
 
 class _Version(NamedTuple):
-    """None is what an answer did not say."""
+    """None where an answer did not say."""
 
     tag: str | None
     length: int | None
@@ -335,7 +333,7 @@ def _range_of(answer: aiohttp.ClientResponse) -> tuple[int, int | None]:
 
 
 async def _skip(answer: aiohttp.ClientResponse, count: int) -> None:
-    """Past what a server that knows no ranges sends first."""
+    """Skip the beginning that a server without range support sends."""
     try:
         while count:
             piece = await answer.content.read(min(count, BUFFER_BYTES))

@@ -1,6 +1,6 @@
-"""Where an export is written: a file or an object that is there as a whole, or not at all.
+"""Where an export is written: a file or an object that appears as a whole, or not at all.
 
-Blocking; for a thread. What goes wrong with a place is a FetchError, as it is with a source.
+Blocking; for a thread. Errors of a place are FetchErrors, as for sources.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from manyhands.worker.warc.sources import check_allowed, path_of, s3_library, tr
 
 
 class Output(Protocol):
-    """What a writer of Parquet takes for a file."""
+    """A file for the Parquet writer."""
 
     @property
     def closed(self) -> bool: ...
@@ -26,13 +26,13 @@ class Output(Protocol):
     def flush(self) -> None: ...
 
     def close(self) -> None:
-        """By the writer: what it says of its end is not the end of ours."""
+        """Called by the writer, whose end is not yet ours."""
 
     def commit(self) -> None:
-        """From now on it is there, and instead of what was there by its name."""
+        """Make it appear, replacing whatever has its name."""
 
     def abandon(self) -> None:
-        """It will not be there."""
+        """It will not appear."""
 
 
 def open_output(place: FileAt | ObjectAt, name: str, settings: WarcSettings) -> Output:
@@ -83,13 +83,13 @@ class LocalOutput:
             raise translated(self._path, error) from error
 
     def abandon(self) -> None:
-        # Before the lock goes: behind it may be another's.
+        # Before the lock is released: afterwards it may be another job's.
         self._part.unlink(missing_ok=True)
         self._file.close()
 
 
 def _locked(path: Path) -> BinaryIO:
-    """Empty, and ours alone: a job may come a second time while its first run goes on."""
+    """Empty, and ours alone: a job may come again while its first run goes on."""
     while True:
         file = path.open("ab")
         try:
@@ -103,7 +103,7 @@ def _locked(path: Path) -> BinaryIO:
         except BaseException:
             file.close()
             raise
-        # Whoever had it is done, and it bears its final name now.
+        # The other job is done, and the file has its final name now.
         file.close()
 
 

@@ -1,7 +1,7 @@
-"""An archived answer of HTTP: its head, and its body → the page that it stands for. Pure.
+"""An archived HTTP answer: its head and body → the page. Pure.
 
-An archive has what was sent: maybe in chunks, maybe compressed. Some tools took the chunks or the
-compression off and left the headers, so a body that is not what they say is taken as it is.
+An archive has what was sent: maybe in chunks, maybe compressed. Some tools removed the chunks or
+the compression and left the headers, so a body that does not match them is taken as it is.
 """
 
 import re
@@ -15,13 +15,13 @@ _STATUS = re.compile(rb"HTTP/\S+[ \t]+(\d{3})(?!\d)")
 
 
 def parsed_head(lines: Sequence[bytes]) -> tuple[dict[bytes, bytes], int]:
-    """Headers by their names in lower case, and the status; 0 when it cannot be read. Of several of
-    one name the first counts, but what is said to robots is taken together."""
+    """Headers by lower-case name, and the status; 0 when it cannot be read. Of several with one
+    name the first counts, except that directives for robots are joined."""
     headers: dict[bytes, bytes] = {}
     name = b""
     for line in lines[1:]:
         if line[:1] in (b" ", b"\t"):
-            # Goes on with the line before.
+            # Continues the line before.
             if name in headers:
                 headers[name] += b" " + line.strip()
             continue
@@ -38,7 +38,7 @@ def parsed_head(lines: Sequence[bytes]) -> tuple[dict[bytes, bytes], int]:
 
 
 def unchunked(body: bytes) -> bytes:
-    """Without the chunks of HTTP, as far as they go; what has none comes back as it is."""
+    """Without the chunks of HTTP, as far as they go; a body without any is returned as it is."""
     pieces = []
     at = 0
     while found := _CHUNK_SIZE.match(body, at):

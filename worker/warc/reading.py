@@ -1,11 +1,11 @@
 """An archive → its records, one after the other, and what of it could not be read.
 
-Of WARC files the responses, of WET files the texts (`conversion`), of WAT files what they tell of
-the responses (`metadata` in JSON). Everything else is passed over. A record whose digest is wrong
-is kept and says so: whether a page with a wrong byte is of use is for others to decide.
+From WARC files the responses, from WET files the texts (`conversion`), from WAT files the metadata
+of responses (`metadata` in JSON). Everything else is skipped. A record with a wrong digest is kept
+and marked: others decide whether a page with a wrong byte is of use.
 
-Blocking; for a thread of its own. Digests are reckoned in others meanwhile: in the same they would
-take half as long again as to unpack and to decode.
+Blocking; for a separate thread. Digests are computed in other threads meanwhile: in the same one
+they would add half again to the time of unpacking and decoding.
 """
 
 import re
@@ -41,11 +41,11 @@ from manyhands.worker.warc.streams import ByteStream, Window
 KINDS = response | conversion | metadata
 WAT_TYPE = "application/json"
 BUFFER_BYTES = 64 * 1024
-# Of a record beyond what is kept of it.
+# Read at a time of a record's part that is not kept.
 SKIP_BYTES = 1024 * 1024
-# The head of an HTTP answer, beyond which nobody looks for its end.
+# The longest head of an HTTP answer that is searched for its end.
 MAX_HEAD_BYTES = 256 * 1024
-# Handed to the threads that reckon digests at a time, in bytes, and how often ahead. Each waits
+# Bytes handed to the digest threads at a time, and how many such batches ahead. Each thread waits
 # long for Python's lock and computes without it, so two keep up with the one that decodes.
 DIGEST_THREADS = 2
 BATCH_BYTES = 1024 * 1024
@@ -58,7 +58,7 @@ _NOT_ASCII = re.compile(rb"[^\x21-\x7e]")
 
 
 class Position(NamedTuple):
-    """Where to go on: the offset of a member, and how many of its records are done. A member has
+    """Where to continue: the offset of a member, and how many of its records are done. A member has
     one record, except in files that were packed as a whole."""
 
     offset: int = 0
@@ -116,7 +116,7 @@ def read_archive(
 
 
 class _Unchecked(NamedTuple):
-    """A record whose digest is still to be reckoned."""
+    """A record whose digest is still to be computed."""
 
     record: ArchivedRecord
     expected: Expected
@@ -190,7 +190,7 @@ class _Reading:
             skip = 0
 
     def _past(self, packing: Packing, offset: int, reason: str) -> Damage:
-        """Its length may be what is wrong, so the next one is looked for from its beginning on."""
+        """Its length may be wrong, so the search for the next one starts at its beginning."""
         self._window.seek(offset + 1)
         next_start(self._window, packing)
         return Damage(offset, self._window.position, reason)
@@ -216,7 +216,7 @@ class _Reading:
                 if number > skip and _is_wanted(record):
                     held = self._made(record, Position(offset, number - 1))
         except OSError as error:
-            # FastWARC's; what a stream raises is none.
+            # Raised by FastWARC; a stream raises other errors.
             raise Damaged(str(error)) from None
         frame.finish()
         if held is not None:
@@ -231,7 +231,7 @@ class _Reading:
         http, status = parsed_head(lines)
         head = b"".join(lines)
         length = record.content_length - len(head)
-        # No more than there is: a buffer of so many bytes is made and cleared first.
+        # No more than there is: a buffer of this size is allocated and cleared first.
         body += record.reader.read(min(length, self._max_body_bytes) - len(body))
         block_digest = headers.get(b"warc-block-digest", b"").decode("latin-1")
         payload_digest = headers.get(b"warc-payload-digest", b"").decode("latin-1")
@@ -266,8 +266,8 @@ class _Reading:
 
 
 def _check_begins(packing: Packing, window: Window) -> None:
-    """Behind many members that nobody wants: there are files of requests alone, but also members
-    that hold nothing, of which a megabyte has a hundred thousand. Raises Damaged."""
+    """After many members without a wanted record: some files have only requests, but members may
+    also be empty, a hundred thousand in a megabyte. Raises Damaged."""
     if not packing.begins(window.peek(LOOK_BYTES)[:LOOK_BYTES]):
         raise Damaged("one of many members without a record")
 
@@ -279,14 +279,14 @@ def _is_wanted(record: WarcRecord) -> bool:
 
 
 def _by_name(headers: HeaderMap) -> dict[bytes, bytes]:
-    """All at once: to ask for one takes as long as to get all of them. Of several of one name the
+    """All at once: looking up one takes as long as getting all. Of several with one name, the
     last."""
     return {name.lower(): value for name, value in headers.items_bytes()}
 
 
 def _http_head(reader: WarcRecordPayloadReader) -> tuple[list[bytes], bytes]:
-    """The lines of status and headers, with the empty one at their end; or else what was read in
-    vain, for the body."""
+    """Status line and headers with the empty line at their end; or else the bytes read so far,
+    which belong to the body."""
     line = reader.readline()
     if not line.startswith(b"HTTP/"):
         return [], line
@@ -308,7 +308,7 @@ def _read_on(
     body: bytes,
     length: int,
 ) -> Digest:
-    """Past what is not kept of a record. Raises Damaged when it is shorter than it says."""
+    """Skip the part of a record that is not kept. Raises Damaged when the record is too short."""
     hashing = None if expected is None else Hashing(expected, head)
     left = length
     piece = body

@@ -1,6 +1,5 @@
-"""Objects of a bucket: one as a stream, and one that is written. Blocking; for a thread."""
+"""Objects of a bucket: reading one as a stream, and writing one. Blocking; for a thread."""
 
-import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -11,15 +10,11 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from manyhands.shared.warc_places import ObjectAt
-from manyhands.worker.net.buckets import open_bucket, status_in
-from manyhands.worker.net.fetcher import (
-    TEMPORARY_STATUSES,
-    PermanentFetchError,
-    TemporaryFetchError,
-)
+from manyhands.worker.net.buckets import S3Answer, open_bucket
+from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
 from manyhands.worker.warc.streams import Aborted
 
-# Asked for at a time; the next one comes while it is decoded.
+# Requested at a time; the next block comes while this one is decoded.
 BLOCK_BYTES = 4 * 1024 * 1024
 # An upload holds this many parts of this size in memory.
 PART_BYTES = 8 * 1024 * 1024
@@ -30,11 +25,9 @@ RETRIES = 3
 RETRY_TIMEOUT = timedelta(seconds=60)
 PAST_THE_END = 416
 
-_CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
-
 
 def bucket_of(place: ObjectAt) -> S3Store:
-    """Nothing is asked yet."""
+    """Sends no request yet."""
     return open_bucket(
         place.bucket,
         request_timeout=REQUEST_TIMEOUT,
@@ -44,7 +37,7 @@ def bucket_of(place: ObjectAt) -> S3Store:
 
 
 class ObjectStream:
-    """A `ByteStream`. State: where it is, and the block that is on its way."""
+    """A `ByteStream`. State: its position, and the block that is on its way."""
 
     def __init__(self, place: ObjectAt) -> None:
         self._place = place
@@ -74,7 +67,7 @@ class ObjectStream:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def abort(self) -> None:
-        """What is being asked for comes, or does not, within its time-out."""
+        """A request under way ends within its time-out."""
         self._is_aborted = True
 
     def _get(self, offset: int) -> memoryview:
@@ -95,26 +88,24 @@ class _PastTheEnd(Exception):
 
 @contextmanager
 def foreign_errors(place: ObjectAt) -> Iterator[None]:
-    """What the library raises → a FetchError: it may work later when the server has trouble or
-    cannot be reached; never with a bucket that is not there or credentials that do not do."""
+    """The library's errors → a FetchError: temporary when the server has trouble or cannot be
+    reached, permanent when there is no such bucket or the credentials are not enough."""
     try:
         yield
     except (BaseError, OSError) as error:
-        text = str(error)
-        status = status_in(text)
-        if status == PAST_THE_END:
+        answer = S3Answer.of(error)
+        if answer.status == PAST_THE_END:
             raise _PastTheEnd from None
-        code = _CODE.search(text)
-        what = f"{status} {code[1] if code else ''}".strip() if status else text[:300]
+        what = f"{answer.status} {answer.code}".strip() if answer.status else str(error)[:300]
         message = f"{place}: S3 said: {what}".replace("\n", " ")
-        if 400 <= status < 500 and status not in TEMPORARY_STATUSES:
+        if answer.is_refusal:
             raise PermanentFetchError(message) from error
         raise TemporaryFetchError(message) from error
 
 
 class ObjectOutput:
-    """An `Output`. State: the upload. One that is abandoned is never completed, and so no object;
-    its parts are for the bucket's own rule against incomplete uploads."""
+    """An `Output`. State: the upload. An abandoned one is never completed and makes no object; the
+    bucket's own rule against incomplete uploads removes its parts."""
 
     closed = False
 

@@ -1,7 +1,6 @@
 """From the name of a source to its bytes: a local file, a URL, an object of S3."""
 
 import errno
-import importlib
 import os
 import stat
 from collections.abc import Sequence
@@ -10,16 +9,17 @@ from types import ModuleType
 from typing import cast
 
 from manyhands.shared.contained import Outside, path_below
-from manyhands.shared.errors import ConfigError, InvalidUrl
+from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.settings import Settings
 from manyhands.shared.warc_places import FileAt, InvalidPlace, ObjectAt, Place, UrlAt, parse_source
 from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
+from manyhands.worker.service.extras import import_extra
 from manyhands.worker.warc.http_source import HttpFiles
 from manyhands.worker.warc.streams import Aborted, ByteStream
 
 READ_BYTES = 64 * 1024
-# Not imported above: only who reads from S3 needs the library.
+# Imported only when a job uses S3: nothing else needs the library.
 _S3 = "manyhands.worker.warc.s3_objects"
 _FOR_GOOD = frozenset(
     {
@@ -38,8 +38,8 @@ class Sources:
         self._http = HttpFiles(settings.fetch, AddressRule(settings.allow.nets))
 
     def open(self, source: str) -> tuple[str, ByteStream]:
-        """How it is called, without what nobody else is to know, and its bytes. Called in the event
-        loop's thread; nothing is read yet. Raises PermanentFetchError."""
+        """Its name without secrets, and its bytes. Called in the event loop's thread; nothing is
+        read yet. Raises PermanentFetchError."""
         try:
             place = parse_source(source)
         except (InvalidPlace, InvalidUrl) as error:
@@ -64,7 +64,7 @@ class LocalStream:
     def __init__(self, path: Path) -> None:
         self._path = path
         try:
-            # A pipe would be waited for.
+            # Opening a pipe would block.
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
             raise translated(path, error) from error
@@ -93,15 +93,15 @@ class LocalStream:
 
 
 def check_allowed(place: ObjectAt, allowed: Sequence[ObjectAt], setting: str) -> None:
-    """The worker has rights on S3 that whoever pushes a job need not have. Raises
+    """The worker may have rights on S3 that the producer of a job lacks. Raises
     PermanentFetchError."""
     if not any(place.is_below(prefix) for prefix in allowed):
         raise PermanentFetchError(f"{place} is not below what {setting} allows")
 
 
 def path_of(directory: Path | None, place: FileAt) -> Path:
-    """The real path of what a job names, which must lie below WARC_FILES, whatever links and dots
-    are in it; a part of it need not be there. Raises PermanentFetchError."""
+    """The real path of what a job names, which must lie below WARC_FILES despite links and dots; it
+    need not exist. Raises PermanentFetchError."""
     if directory is None:
         raise PermanentFetchError("no local files are read or written: WARC_FILES is not set")
     try:
@@ -112,12 +112,7 @@ def path_of(directory: Path | None, place: FileAt) -> Path:
 
 def s3_library() -> ModuleType:
     """Raises ConfigError."""
-    try:
-        return importlib.import_module(_S3)
-    except ImportError as error:
-        raise ConfigError(
-            f"s3:// needs {error.name}, which is not installed: pip install '.[s3]'"
-        ) from error
+    return import_extra(_S3, "s3://", "s3")
 
 
 def translated(path: Path, error: OSError) -> PermanentFetchError | TemporaryFetchError:

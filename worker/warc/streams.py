@@ -1,7 +1,7 @@
-"""The seam between where an archive lies and who decodes it: bytes from an offset on.
+"""The seam between an archive's place and its decoder: bytes from an offset on.
 
-A stream is read in a thread of its own. What goes wrong with its place is a FetchError of
-worker.net.fetcher, permanent or temporary, whatever the place is.
+A stream is read in a separate thread. Errors of its place are FetchErrors of worker.net.fetcher,
+permanent or temporary, whatever the place is.
 """
 
 from typing import Protocol
@@ -24,7 +24,7 @@ class ByteStream(Protocol):
 
 
 class Aborted(Exception):
-    """Nobody wants to have it any more: the job was cancelled."""
+    """The job was cancelled: nobody needs the bytes any more."""
 
 
 class BytesStream:
@@ -82,7 +82,7 @@ class Window:
         self._at -= count
 
     def peek(self, wanted: int) -> memoryview:
-        """At least so many of the next bytes, unless the file ends; they are not taken."""
+        """At least `wanted` of the next bytes, unless the file ends; they are not consumed."""
         missing = wanted - (len(self._data) - self._at)
         if missing > 0:
             pieces = [self._data[self._at :]]

@@ -1,4 +1,4 @@
-"""Records of archives as rows of Parquet: the columns, and the batches that row groups are made of.
+"""Records of archives as rows of Parquet: the columns, and the batches that make up row groups.
 Pure."""
 
 import struct
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from manyhands.worker.warc.reading import ArchivedRecord
 
-# What a reader takes into memory at a time, unpacked, and we twice as much.
+# What a reader holds in memory at a time, unpacked; we hold twice as much.
 GROUP_BYTES = 64 * 1024 * 1024
 GROUP_ROWS = 1_000_000
 # Of a body; the rest of it stays in the archive.
@@ -32,11 +32,11 @@ SCHEMA = pa.schema(
 )
 # Few values, many times.
 DICTIONARY_COLUMNS = ["status", "content_type", "ip"]
-# By which a reader may leave out row groups; those of bodies would cost more than they tell.
+# Statistics by which a reader may skip row groups; for bodies they would not be worth their cost.
 STATISTICS_COLUMNS = ["url", "date", "status", "content_type", "warc_offset"]
 
-# How Arrow tells of a value: its length and itself; or its length, its beginning, in which buffer
-# it is and where in it.
+# Arrow's view of a value: its length and the value; or its length, its beginning, the buffer that
+# holds it and the offset there.
 _IN_PLACE = 12
 _SHORT_VIEW = struct.Struct("<i12s")
 _VIEW = struct.Struct("<i4sii")
@@ -69,7 +69,7 @@ def size_of(record: ArchivedRecord) -> int:
 
 
 def _bodies(values: Sequence[bytes]) -> pa.Array:
-    """Views of the bytes where they are: to copy them together would take as long as to unpack
+    """Views of the bytes where they are: copying them together would take as long as unpacking
     them."""
     views = bytearray()
     buffers: list[pa.Buffer] = []

@@ -1,4 +1,4 @@
-"""Work that blocks, in a thread of its own, awaited by a job that may be cancelled meanwhile."""
+"""Blocking work in a separate thread, awaited by a job that may be cancelled meanwhile."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 async def in_thread(work: Callable[[], T], abort: Callable[[], None]) -> T:
     """What `work` returns. When the job is cancelled, `abort` is called, and nobody waits for the
-    thread: what it has open is its own to close, and the process may end before it does."""
+    thread: it closes what it has open, and the process may end before it does."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 

@@ -1,7 +1,7 @@
-"""A record of a WAT file: what it tells of a page, as a page. Pure.
+"""A record of a WAT file, turned into a page. Pure.
 
-A WAT file has the headers of each response, its title and its links, but not the page. Brought into
-HTML again, title and links go through the parse stage as those of any page do.
+A WAT file has the headers of each response, its title and its links, but not the page. As HTML
+again, title and links go through the parse stage like those of any page.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class WatPage:
 
 
 def wat_page(body: bytes) -> WatPage | None:
-    """None for what is told of requests and notes, and for what cannot be read."""
+    """None for records about requests and notes, and for unreadable ones."""
     try:
         told = orjson.loads(body)
         answer = told["Envelope"]["Payload-Metadata"]["HTTP-Response-Metadata"]
@@ -57,7 +57,7 @@ def _html(page: dict[str, Any]) -> Iterator[str]:
 
 
 def _text(value: object) -> str:
-    """Of a header that came twice there is a list."""
+    """A header that came twice is a list."""
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     return value if isinstance(value, str) else ""

@@ -1,9 +1,9 @@
 """The clocks of the state store: the same for all processes of a machine, and never set.
 
-Leases live on the monotonic clock itself. All other times that are kept (when a domain is due,
-when a crawl began, how long a robots.txt counts) are of `now`: the monotonic clock, put ahead by
-what made it the wall clock when the first process of this boot opened the store. So a clock that is
-set makes no host wait and ends no crawl. After a reboot it is put ahead anew.
+Leases use the monotonic clock itself. All other stored times (when a domain is due, when a crawl
+began, when a robots.txt expires) use `now`: the monotonic clock plus an offset that made it match
+the wall clock when the first process of this boot opened the store. So setting the clock makes no
+host wait and ends no crawl. A reboot chooses a new offset.
 """
 
 import fcntl
@@ -41,7 +41,7 @@ _FILE = "clock"
 
 
 class _StoreClock:
-    """State: by how much the monotonic clock is put ahead, in seconds."""
+    """State: the offset from the monotonic clock, in seconds."""
 
     def __init__(self) -> None:
         self.ahead_s = time.time() - time.monotonic()
@@ -55,17 +55,17 @@ _store_clock = _StoreClock()
 
 
 def keep_time_of(directory: Path) -> None:
-    """From now on `now` is that of all processes that have this store open."""
+    """From here on `now` agrees with all processes that have this store open."""
     _store_clock.keep(directory)
 
 
 def now() -> float:
-    """In seconds since 1970, as far as the clock was right when this began."""
+    """Seconds since 1970, as right as the wall clock was when the offset was chosen."""
     return time.monotonic() + _store_clock.ahead_s
 
 
 def _agreed(path: Path, boot: str, ahead_s: float) -> float:
-    """What the first process of this boot has written, or what this one writes then."""
+    """The offset that the first process of this boot wrote; this one writes it if none has."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

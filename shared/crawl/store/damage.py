@@ -1,7 +1,7 @@
 """Shards whose files are damaged: a note beside each file, which all processes can see.
 
-A shard with a note has no owner, so its URLs wait and nothing else does. The note is about the file
-as it was: when another one is in its place, the shard is looked through and taken over again.
+A shard with a note has no owner, so its URLs wait and nothing else does. The note describes the
+file as it was: once the file is replaced, the shard is checked and taken over again.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ class _Note(msgspec.Struct):
 
 
 def write_note(file: Path, reason: str) -> None:
-    """As well as it goes: the disk may be full, and the next owner finds the damage again."""
+    """Best effort: the disk may be full, and the next owner finds the damage again."""
     with contextlib.suppress(OSError):
         _note_of(file).write_bytes(msgspec.json.encode(_Note(reason, _identity(file))))
 

@@ -60,7 +60,7 @@ class ClaimedUrl(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """How a claimed URL goes on. QUEUED is a retry or a deferral, not before `not_before`."""
+    """What becomes of a claimed URL. QUEUED is a retry or a deferral until `not_before`."""
 
     id: int
     state: UrlState
@@ -86,8 +86,8 @@ class Admitted:
 
 @dataclass(slots=True)
 class StoredOrigin:
-    """scheme://host:port. `notes` is the politeness state, JSON that its owner keeps; others
-    read the trouble in it, see shared.crawl.patience."""
+    """scheme://host:port. `notes` is the politeness state, JSON written by the shard's owner;
+    others only read its trouble, see shared.crawl.patience."""
 
     id: int
     origin: str
@@ -111,8 +111,8 @@ class StoredDomain:
 
 @dataclass(slots=True, frozen=True)
 class StoredRobots:
-    """What a robots.txt said: the body of a 2xx answer, cut to what is parsed, or why there is
-    none: 'allow_all' (4xx), 'unreachable'."""
+    """A robots.txt: the body of a 2xx answer, cut to what is parsed, or why there is none:
+    'allow_all' (4xx), 'unreachable'."""
 
     kind: str
     body: bytes
@@ -132,7 +132,7 @@ class Outgoing(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class UrlRow:
-    """For people: one URL of a crawl and how far it is."""
+    """For people: one URL of a crawl and its state."""
 
     id: int
     url: str
@@ -219,7 +219,7 @@ HELD_PAGES = "held_pages"
 
 @dataclass(slots=True, frozen=True)
 class Member:
-    """A process that can own shards. `figures` is what it says of itself, for people."""
+    """A process that can own shards. `figures` describe it, for people."""
 
     name: str
     slots: int
@@ -228,7 +228,7 @@ class Member:
 
 @dataclass(slots=True, frozen=True)
 class DomainRule:
-    """What an operator said of a domain; `crawl` None is for all crawls."""
+    """An operator's rule for a domain; `crawl` None means all crawls."""
 
     crawl: int | None
     domain: str

@@ -123,10 +123,10 @@ class ShardStore(ShardReader, Protocol):
         (reason 'lost in parsing') after `most_attempts`. How many rows were changed."""
 
     def cancel(self, crawl: int, limit: int) -> int:
-        """QUEUED becomes CANCELLED, at most so many at a time; how many."""
+        """QUEUED becomes CANCELLED, at most `limit` at a time; returns how many."""
 
     def purge(self, crawl: int, domain: str, limit: int) -> int:
-        """The same for one domain, to SKIPPED with the reason 'purged'."""
+        """Like `cancel`, for one domain: to SKIPPED with the reason 'purged'."""
 
     def give_up(self, crawl: int, origin_id: int, reason: str, limit: int) -> int:
         """The same for one origin, to FAILED with that reason."""
@@ -144,7 +144,7 @@ class ShardStore(ShardReader, Protocol):
     def keep_robots(self, origin: str, robots: StoredRobots) -> None: ...
 
     def forget_robots(self, expired_before: float, most_bytes: int) -> None:
-        """Those that expired before then, and the oldest beyond so many bytes."""
+        """Delete those that expired before then, and the oldest beyond `most_bytes`."""
 
     # Links for other shards
 
@@ -173,7 +173,7 @@ class ControlStore(Protocol):
     # Layout
 
     def layout(self, wanted: int) -> Layout:
-        """Made with so many shards if there is none yet; else only `wanted` is changed."""
+        """Created with this many shards if there is none yet; otherwise only `wanted` changes."""
 
     def finish_reshard(self, generation: int, shards: int) -> None:
         """From now on the shards of this generation count."""
@@ -192,11 +192,11 @@ class ControlStore(Protocol):
         """Of all shards of the layout that were ever owned."""
 
     def claim_lease(self, shard: int, owner: str, ttl_s: float) -> int | None:
-        """The new epoch; None when somebody has it."""
+        """The new epoch; None when another member has it."""
 
     def renew_leases(self, owner: str, epochs: Mapping[int, int], ttl_s: float) -> set[int]:
-        """Those of these shards that are still its own, for so long again. One that ran out is
-        lost, also when nobody else has taken it."""
+        """The shards that are still its own, renewed for `ttl_s`. A lease that ran out is lost,
+        even if nobody else has taken it."""
 
     def release_lease(self, shard: int, epoch: int) -> None: ...
 
@@ -270,18 +270,18 @@ class ControlStore(Protocol):
     def purge_done(self, purge: int) -> None: ...
 
     def grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
-        """Of the `most` pages that a crawl may fetch in all, give a member up to so many: what it
-        may fetch from now on without asking again."""
+        """Of the `most` pages that a crawl may fetch in all, grant a member up to `wanted`, which
+        it may fetch without asking again."""
 
     def return_pages(self, crawl: int, member: str, unused: int) -> None: ...
 
     def granted_pages(self, crawl: int) -> int:
-        """Those that were given out and did not come back."""
+        """Pages granted and not returned."""
 
     def reset_pages(self, crawl: int, used: int, granted: int) -> bool:
-        """So many were fetched, and nobody has any left of those that were given out: what members
-        that died had left can be given again. False, and nothing is done, when more or fewer are
-        given out by now."""
+        """`used` pages were fetched, and no member has any left of its grants: what dead members
+        had left can be granted again. False, and nothing changes, unless exactly `granted` are
+        granted now."""
 
     def note(self, crawl: int, text: str, now: float) -> None:
         """Something that people should see of a crawl: a re-admission, a change of shards."""

@@ -22,7 +22,10 @@ def test_more_than_all_may_hold_is_told_to_come_again():
 def test_one_key_of_several_leaves_room_for_the_others():
     shares = Shares(10, keys=2)
     with shares.hold(ONE, 5):
-        with pytest.raises(Problem, match="'one' has its share") as caught, shares.hold(ONE, 1):
+        with (
+            pytest.raises(Problem, match="'one' uses its whole share") as caught,
+            shares.hold(ONE, 1),
+        ):
             pass
         assert (caught.value.status, caught.value.retry_after_s) == (429, 1)
         with shares.hold(OTHER, 5), pytest.raises(Problem), shares.hold(OTHER, 1):

@@ -196,7 +196,7 @@ def test_everything_else_does(path):
 
 def test_a_key_that_is_not_known_is_refused_and_not_repeated():
     problem = refused(locked()[0], RequestHeaders(host=HOST, secret=b"mh_wrong"))
-    assert (problem.status, "not known" in problem.detail) == (401, True)
+    assert (problem.status, "unknown" in problem.detail) == (401, True)
     assert "mh_wrong" not in problem.detail
 
 

@@ -51,7 +51,7 @@ async def test_the_same_command_or_none_goes_on_with_what_is_unfinished(tmp_path
     first = await find_order(api, tmp_path, REQUEST, Path("pages.ndjson"))
     order = await find_order(api, tmp_path, request_again, None)
     assert (order.id, order.is_resumed) == (1, True)
-    assert str(order).startswith("going on with crawl 1")
+    assert str(order).startswith("resuming crawl 1")
     assert order.kept == first.kept
 
 

@@ -34,7 +34,7 @@ def test_a_beginning_may_end_anywhere_in_what_is_packed():
 
 
 def test_a_broken_file_is_told():
-    with pytest.raises(UsageError, match="not packed as it says"):
+    with pytest.raises(UsageError, match="cannot be unpacked"):
         kind_of(b"\x1f\x8b" + b"x" * 100)
 
 

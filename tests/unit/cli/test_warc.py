@@ -58,7 +58,7 @@ async def test_a_list_is_read_from_a_file(tmp_path: Path):
     [
         ("missing.warc.gz", "no such file"),
         ("missing.paths.gz", "No such file"),
-        ("s3://bucket/warc.paths.gz", "fetch it first"),
+        ("s3://bucket/warc.paths.gz", "download it first"),
         ("s3://bucket", "a bucket and a key"),
         ("gopher://x/a.warc", "is not known"),
     ],

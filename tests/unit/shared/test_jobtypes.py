@@ -92,7 +92,7 @@ def test_arguments_are_a_list_in_declared_order_whatever_order_they_are_given_in
 @pytest.mark.parametrize(
     ("name", "arguments", "says"),
     [
-        ("warc", {"source": ""}, "no path"),
+        ("warc", {"source": ""}, "a path or URL"),
         ("warc", {"source": "ftp://example.com/a.warc.gz"}, "ftp:// is not known"),
         ("warc", {"source": "s3://bucket"}, "a bucket and a key"),
         ("warc", {"source": "s3://b/../x"}, "name of a bucket"),

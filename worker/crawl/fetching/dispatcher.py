@@ -1,7 +1,7 @@
 """Fills the slots with domains that are due, and never waits in one.
 
-A domain that waits holds no slot: it stands in the schedule with its time. One that may be
-requested is taken from there, and comes back when its answer has ended.
+A waiting domain holds no slot: the schedule has it with its time. One that may be requested is
+taken from there, and comes back when its answer has ended.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class Dispatcher:
 
     def _has_room(self) -> bool:
         if self._slots.has_too_many_unsettled:
-            # These wait for others to share a transaction with, and now slots wait for them.
+            # Writes that wait to share a transaction: slots now wait for them.
             self._settling.hurry()
             return False
         return self._slots.has_room
@@ -76,7 +76,7 @@ class Dispatcher:
             self._pass_over(request)
             return
         if not origin.urls:
-            # Nobody wants anything of it now; its end looks for more.
+            # Nothing to do for it now; the end of its request looks for more.
             self._pass_over(request)
             return
         rules = self._robots_turns.known(origin)

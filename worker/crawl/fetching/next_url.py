@@ -1,4 +1,4 @@
-"""Which URL of an origin is fetched in its turn: the next in line that its crawl still wants, that
+"""Chooses the URL that an origin's turn fetches: the next in line that its crawl still wants, that
 robots.txt and operators allow, and for which a crawl with a limit has a page left."""
 
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from manyhands.worker.crawl.shards.settling import Settling
 
 # URLs that are passed over (robots, blocks) in one go.
 MOST_PASSED_OVER = 100
-# With fewer URLs in line than this more are claimed, so that they are here in time.
+# With fewer URLs in line than this, more are claimed ahead of need.
 FEW_URLS = 2
 
 
@@ -29,7 +29,7 @@ class PageToFetch(NamedTuple):
 
 
 class NextUrls:
-    """State: the origins that wait for pages that their crawls may fetch."""
+    """State: the origins whose crawls wait for more pages to be granted."""
 
     def __init__(
         self, crawls: LiveCrawls, working_set: WorkingSet, settling: Settling, grants: PageGrants
@@ -42,7 +42,8 @@ class NextUrls:
         grants.came.tell(self._pages_came)
 
     def take(self, origin: Origin, rules: RobotsRules, now: float) -> PageToFetch | None:
-        """Out of the line; those before it have come to their end. `now` is on the loop's clock."""
+        """Take it out of the line; URLs before it have been settled. `now` is on the loop's
+        clock."""
         page = self._first(origin, rules, now)
         if len(origin.urls) < FEW_URLS:
             self._working_set.refill(origin)
@@ -64,7 +65,7 @@ class NextUrls:
             else:
                 origin.urls.append(url)
         if origin.urls:
-            # All of it waits for pages that the crawl may fetch.
+            # The whole origin waits until its crawl is granted more pages.
             self._starved.add(origin)
             self._working_set.schedule.block(origin, now + ASK_AGAIN_S)
         return None
@@ -81,7 +82,7 @@ class NextUrls:
         return None
 
     def _is_allowed(self, crawl: LiveCrawl, allowance: Allowance, now: float) -> bool:
-        """One page more; what may be fetched after it is asked for in time."""
+        """Use one page of the allowance; more are asked for before it runs out."""
         is_allowed = allowance.left > 0
         if is_allowed:
             allowance.begin(now)
@@ -90,7 +91,7 @@ class NextUrls:
         return is_allowed
 
     def _pages_came(self) -> None:
-        """Crawls may fetch what they could not before."""
+        """Crawls were granted more pages."""
         starved, self._starved = self._starved, set()
         for origin in starved & self._working_set.origins:
             self._working_set.place(origin)

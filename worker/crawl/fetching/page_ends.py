@@ -1,5 +1,5 @@
-"""How a page's request ends: judged, and carried out: a redirect is admitted, a page goes to the
-archives and the parse stage, and the store is told."""
+"""Ends a page's request: judges the answer and carries the verdict out. A redirect is admitted, a
+page goes to the archives and the parse stage, and the store records it."""
 
 import asyncio
 import random
@@ -31,7 +31,8 @@ from manyhands.worker.sinks.sinks import Sinks
 
 @dataclass(slots=True, eq=False)
 class PageEnds:
-    """`retry_s` is the wait before a second attempt; of a page `truncate_bytes` are parsed."""
+    """`retry_s` is the wait before a second attempt; at most `truncate_bytes` of a page are
+    parsed."""
 
     admission: Admission
     notes: HostNotes
@@ -65,25 +66,25 @@ class PageEnds:
     async def carry_out(
         self, shard: OwnedShard, page: PageToFetch, fetched: Fetched, verdict: Verdict
     ) -> bool:
-        """Returns when the store has it, and whether the URL is queued again: what the store does
-        not have is fetched again after a crash, and counts as in flight so long."""
+        """Return once the store has it: True if the URL is queued again. Until then the URL counts
+        as in flight, and a crash makes it be fetched again."""
         if verdict.is_no_page:
             _came_to_nothing(page.crawl)
         settled = verdict.settled
         answer = fetched.outcome
         if settled is None:
-            assert isinstance(answer, Answer), "without an answer there is nothing to hand on"
+            assert isinstance(answer, Answer), "only an answer can be handed on"
             if verdict.redirect is not None:
                 await self._redirect(shard, page, verdict.redirect, answer.status)
                 return False
             settled = await self._hand_to_parse(shard, page, answer)
-        # Others wait for the same.
+        # Shielded: others wait for the same write.
         await asyncio.shield(self.settling.settle(shard, settled))
         return settled.state is UrlState.QUEUED
 
     def failed(self, shard: OwnedShard, error: Exception) -> None:
         """It could not be carried out."""
-        # What became of it, the next owner of a lost lease finds out.
+        # After a lost lease, the next owner fetches it again.
         if not isinstance(error, LeaseLost):
             self.store_failed(shard, error)
 
@@ -93,8 +94,8 @@ class PageEnds:
         await self.admission.redirected(shard.number, page.crawl, page.url, redirect.target, status)
 
     async def _hand_to_parse(self, shard: OwnedShard, page: PageToFetch, answer: Answer) -> Settled:
-        """The sinks have the page, then the broker, then the store says so: a crash between
-        two of them fetches it again, and makes no second record of it."""
+        """First the sinks take the page, then the broker, then the store: after a crash in between
+        it is fetched again, and no second record is made."""
         fetched = self._fetched(page, answer)
         try:
             if self.sinks.takes(Capture):

@@ -1,5 +1,5 @@
-"""The turn of a page, from the slot that it takes to what the store knows of it. The slot is free
-as soon as the answer is here, and its domain's next turn is reckoned from then."""
+"""The turn of a page, from taking a slot to the store's record of it. The slot is free as soon as
+the answer is here, and the domain's delay counts from then."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class PageTurns:
     wakeup: Wakeup
 
     def begin(self, request: Request, page: PageToFetch) -> None:
-        """The slot is taken now, not when the task comes to run."""
+        """Takes the slot now, not when the task first runs."""
         self.slots.begin_page(request)
         self.tasks.spawn(self._run(request, page))
 

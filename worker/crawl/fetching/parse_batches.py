@@ -1,7 +1,7 @@
 """Fetched pages on their way to the parse stage: some in one job, many in one push.
 
-A job of its own for each page would cost as much as the page itself: in the broker, in whoever
-parses it, and here when its answer comes.
+One job per page would cost as much as the page itself: in the broker, in the parse stage, and here
+when its answer comes.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from manyhands.shared.tasks import Tasks
 from manyhands.worker.jobs.stage_services import Push
 
 GATHER_S = 0.02
-# Of one push, roughly: a broker takes lines of some megabytes.
+# Of one push, roughly: a broker takes lines of a few megabytes.
 MOST_BYTES = 4 * 1024 * 1024
 
 

@@ -16,7 +16,7 @@ from manyhands.worker.crawl.shards.settling import StoreFailed
 
 @dataclass(slots=True, eq=False)
 class RobotsTurns:
-    """`user_agent` asks where no crawl does."""
+    """`user_agent` is used where no crawl gives one."""
 
     slots: Slots
     crawls: LiveCrawls
@@ -29,7 +29,7 @@ class RobotsTurns:
     user_agent: str
 
     def known(self, origin: Origin) -> RobotsRules | None:
-        """What needs no turn."""
+        """Rules that are in memory: they need no turn."""
         return self.robots.known(origin.name)
 
     def begin(self, request: Request) -> None:

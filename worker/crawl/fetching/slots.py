@@ -1,4 +1,4 @@
-"""The requests of this process by how far they are, and how many more may begin.
+"""The requests of this process by stage, and how many more may begin.
 
 A page's request holds a slot until its answer is here, and is unsettled from then until the broker
 or the store has what became of it. A robots.txt is asked for outside the slots.
@@ -10,7 +10,7 @@ from manyhands.worker.net.byte_budget import ByteBudget
 MOST_ROBOTS = 256
 # Answers that the broker or the store does not have yet, for each slot.
 UNSETTLED_PER_SLOT = 2
-# How long an answer may wait for others before the store is told: it costs less together.
+# How long a write may wait for others: sharing a transaction costs less.
 LEAST_PATIENCE_S = 0.05
 MOST_PATIENCE_S = 0.5
 

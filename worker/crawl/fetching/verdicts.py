@@ -19,23 +19,23 @@ from manyhands.worker.pages.html import is_html
 
 MAX_REDIRECTS = 5
 MOST_ATTEMPTS = 3
-# Of a URL that is answered with 429 or 503: most often that is not about the URL.
+# Attempts for a URL answered with 429 or 503, which is mostly not about the URL.
 MOST_REFUSALS = 5
-# Each further attempt waits so many times longer.
+# Each further attempt waits this many times longer.
 BACKOFF = 4
 MAX_REASON_LENGTH = 80
 
 
 class Redirect(NamedTuple):
-    """Where it leads to is a URL of its own."""
+    """Its target is admitted as a separate URL."""
 
     target: Url
 
 
 class Verdict(NamedTuple):
-    """How a URL goes on: `settled`, or a `redirect`; neither: a page to be parsed. Until
-    `put_off_until` its host is left alone, if that is there. `is_no_page`: a crawl with a limit may
-    fetch another in its place."""
+    """What becomes of a URL: `settled`, or a `redirect`; neither: a page to parse. Its host is left
+    alone until `put_off_until`, if given. `is_no_page`: a crawl with a limit may fetch another in
+    its place."""
 
     settled: Settled | None
     is_no_page: bool
@@ -54,9 +54,9 @@ def verdict_of(
     patience_s: float,
     jitter: float,
 ) -> Verdict:
-    """`state` is that of its origin, and takes note. An outcome of None: the lease ran out before
-    the request was sent. If it is only late, the URL is tried again; if it is lost, the store says
-    so."""
+    """`state` is the origin's and is updated. An outcome of None means that the lease ran out
+    before the request was sent: the URL is tried again if the lease is only late, and the store
+    raises LeaseLost if it is lost."""
     if outcome is None:
         return Verdict(put_off(claimed), is_no_page=True)
     if isinstance(outcome, PermanentFetchError):
@@ -85,7 +85,7 @@ def verdict_of(
 def judge(
     claimed: ClaimedUrl, answer: Answer, now: float, retry_s: float
 ) -> Settled | Redirect | None:
-    """None: a page to be parsed. What blocks the whole host (429, 503) is not asked here."""
+    """None: a page to parse. Answers that block the whole host (429, 503) do not get here."""
     status = answer.status
     if status in REDIRECTS:
         return _redirected(claimed, answer)
@@ -102,7 +102,7 @@ def judge(
 def try_again(
     claimed: ClaimedUrl, reason: str, now: float, retry_s: float, status: int = 0
 ) -> Settled:
-    """Once more, later; failed when it was the last time."""
+    """Queue it again for later; fail it after the last attempt."""
     attempts = claimed.attempts + 1
     if attempts >= MOST_ATTEMPTS:
         return Settled(claimed.id, UrlState.FAILED, status, _short(reason), attempts=attempts)
@@ -122,7 +122,7 @@ def put_off(claimed: ClaimedUrl, reason: str = "") -> Settled:
 
 
 def sent_away(claimed: ClaimedUrl, status: int, until: float) -> Settled:
-    """The host wants to be left alone until then. Others that wait there go first."""
+    """The host asks to be left alone until then. Its other waiting URLs go first."""
     attempts = claimed.attempts + 1
     if attempts >= MOST_REFUSALS:
         return Settled(claimed.id, UrlState.FAILED, status, f"http {status}", attempts=attempts)

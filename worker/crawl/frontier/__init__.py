@@ -1,1 +1,1 @@
-"""What is to be fetched: URLs that wait, domains that are due, links that are found."""
+"""What to fetch: waiting URLs, domains that are due, links found on pages."""

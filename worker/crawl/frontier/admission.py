@@ -47,9 +47,8 @@ Told = Callable[[int, Sequence[NewUrl]], None]
 
 
 class Ending(NamedTuple):
-    """A URL that ends, and its links, which must be safe then: a page that was parsed, by its key,
-    or one that redirects. The links are those for the shards of other processes; `mine` are those
-    of the URL's own shard."""
+    """A URL that ends, a parsed page by its key or a redirect, and its links, which must be stored
+    by then. `links` are for shards of other processes; `mine` are for the URL's own shard."""
 
     crawl: int
     host_limit: int | None
@@ -59,8 +58,8 @@ class Ending(NamedTuple):
 
 
 class Admission:
-    """State: what was last admitted. `owned` are the owner's open shards;
-    `told_new` is told of what was admitted, `told_outgoing` when links wait for others."""
+    """State: what was last admitted. `owned` are the owner's open shards; `told_new` is called with
+    what was admitted, `told_outgoing` when links wait for other shards."""
 
     def __init__(
         self,
@@ -94,7 +93,8 @@ class Admission:
         return crawl_queue(shard, self.shards)
 
     async def parsed(self, pages: Sequence[ParsedPage]) -> list[ParsedPage]:
-        """Gives back those that could not be ended: their shard is not owned here (any more)."""
+        """Returns those that could not be ended because their shard is not owned here (any
+        more)."""
         elsewhere = []
         here: list[tuple[int, ParsedPage]] = []
         for page in pages:
@@ -123,7 +123,7 @@ class Admission:
     async def redirected(
         self, shard: int, crawl: LiveCrawl, claimed: ClaimedUrl, target: Url, status: int
     ) -> None:
-        """The target is a URL of its own, as deep as the one that leads to it."""
+        """The target is a separate URL of the same depth."""
         sorting = self._sorting(crawl)
         links = sorting.sort([target.text], claimed.depth, claimed.redirects + 1)
         settled = Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
@@ -133,7 +133,7 @@ class Admission:
     async def links(self, message: LinksMessage) -> None:
         """From pages of other shards. Raises LeaseLost when the target is not owned here."""
         if message.generation != self.generation:
-            return  # of a layout that is gone; the sender has it still, and sends it anew
+            return  # of an old layout; the sender still has it, and sends it again
         shard = self._require(message.target)
         batches = []
         for batch in message.batches:

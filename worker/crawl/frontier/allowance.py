@@ -11,20 +11,20 @@ from dataclasses import dataclass
 FIRST = 4
 MOST_AT_ONCE = 1_000
 GROWTH = 4
-# Pages that are gone sooner were too few, and those that last longer too many.
+# A grant that is used up sooner was too small; one that lasts longer, too large.
 TOO_FEW_S = 0.5
 TOO_MANY_S = 4.0
-# Whoever fetches nothing for so long needs none.
+# A process that fetches nothing for this long returns its pages.
 IDLE_S = 2.0
-# All pages are given out: some may come back.
+# All pages are granted: some may be returned.
 ASK_AGAIN_S = 0.2
 
 
 @dataclass(slots=True)
 class Allowance:
-    """State: the pages that may be begun; those that were begun and have not come to their end,
-    and how many of these were given by somebody who may have given them again since; how many were
-    given last and when, and when a page was begun last."""
+    """State: the pages that may be begun; those begun and not ended, and how many of these come
+    from a grant that may have gone to others since; the size and time of the last grant, and when a
+    page was last begun."""
 
     left: int = 0
     begun: int = 0
@@ -44,7 +44,7 @@ class Allowance:
         return self.left <= self._size // 2
 
     def wanted(self, limit: int, members: int, now: float) -> int:
-        """How many to ask for: never so many that others could not fetch to the end with us."""
+        """How many to ask for: few enough that all members fetch until the limit is reached."""
         if self._given_at is not None:
             lasted_s = now - self._given_at
             if lasted_s < TOO_FEW_S:
@@ -65,23 +65,23 @@ class Allowance:
         self._used_at = now
 
     def came_to_nothing(self) -> None:
-        """A page that was begun is none: another may be fetched in its place."""
+        """A request brought no page: another may be sent in its place."""
         if not self._outdated:
             self.left += 1
 
     def ended(self) -> None:
-        """What was begun has come to its end, and the store knows."""
+        """A page that was begun has ended, and the store has recorded it."""
         self.begun -= 1
         self._outdated = max(0, self._outdated - 1)
 
     def take_unused(self, now: float) -> int:
-        """What is to be given to others."""
+        """Pages to return, for others to fetch."""
         if now - self._used_at < IDLE_S:
             return 0
         unused, self.left = self.left, 0
         return unused
 
     def forget(self) -> None:
-        """What was given may have been given to others since."""
+        """The grant may have gone to others since."""
         self.left = 0
         self._outdated = self.begun

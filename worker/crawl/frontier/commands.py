@@ -1,5 +1,5 @@
-"""What the control store says of crawls, carried out in the shards of this process: crawls that
-start, pause and end, seeds, purges, cancelled URLs."""
+"""Carries out in this process's shards what the control store says: crawls that start, pause and
+end, seeds, purges, cancelled URLs."""
 
 import asyncio
 from collections.abc import Callable
@@ -32,8 +32,8 @@ CANCELLED_AT_ONCE = 5_000
 
 
 class OperatorCommands:
-    """State: the version of the control store that was last seen, and whether something of it was
-    left undone. `wakeup` is told when something may be fetched that could not before."""
+    """State: the last version of the control store seen, and whether any of it was left undone.
+    `wakeup` is called when something may be fetched that could not before."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class OperatorCommands:
         self._looks_again = True
 
     def shard_opened(self, _shard: OwnedShard) -> None:
-        """Look again, also if nothing has changed: its seeds may wait."""
+        """Check again even if nothing has changed: its seeds may wait."""
         self._looks_again = True
 
     async def watch(self) -> None:
@@ -77,7 +77,7 @@ class OperatorCommands:
             await asyncio.sleep(CONTROL_LOOK_S)
 
     async def watch_seed_names(self) -> None:
-        """What a seed redirects to in another process is a seed's, too."""
+        """The target of a seed's redirect counts as a seed, also in another process."""
         while True:
             await asyncio.sleep(SEED_NAMES_LOOK_S)
             await self._know_seeds()
@@ -103,7 +103,7 @@ class OperatorCommands:
         for crawl in crawls:
             if crawl.state is CrawlState.STOPPING and crawl.ends_as is CrawlState.CANCELLED:
                 await self._cancel(crawl.id)
-                # What is in flight may come back, and pages that are parsed bring links.
+                # Requests in flight may be queued again, and pages being parsed bring links.
                 self._looks_again = True
 
     def _make_live(self, crawl: Crawl) -> LiveCrawl | None:
@@ -122,13 +122,13 @@ class OperatorCommands:
         return LiveCrawl(crawl.id, crawl.spec, crawl.state, scope, agent, patience, allowance)
 
     async def _know_seeds(self) -> None:
-        """Which names are in scope by the seeds, if they are few enough to be known here."""
+        """Learn which names the seeds put in scope, if they are few enough to keep here."""
         for crawl in list(self._crawls.by_id.values()):
             if crawl.spec.scope.within in ("hosts", "domains") and crawl.is_running:
                 try:
                     names = await self._control.seed_names(crawl.id, MOST_SEED_NAMES)
                 except StateError:
-                    return  # a shard is damaged, which is said elsewhere; what is known stays
+                    return  # a shard is damaged, which is reported elsewhere; keep what is known
                 if names is None or names != crawl.seed_names:
                     crawl.seed_names = names
 
@@ -153,7 +153,7 @@ class OperatorCommands:
         try:
             await self._control.ask(lambda control: control.add_seeds(crawl, by_shard))
         except CrawlEnds:
-            self._log.info("seeds of a crawl that ends are left out", crawl=crawl)
+            self._log.info("seeds of an ending crawl are left out", crawl=crawl)
 
     async def _purge(self, number: int) -> None:
         for purge in await self._control.ask(lambda control: control.purges(number)):
@@ -166,7 +166,7 @@ class OperatorCommands:
             await self._repeat(number, lambda store: store.cancel(crawl, CANCELLED_AT_ONCE))
 
     async def _repeat(self, number: int, change: Callable[[ShardStore], int]) -> bool:
-        """Until it changes nothing more; False: the shard was lost before."""
+        """Repeat until it changes nothing more; False: the shard was lost before."""
         try:
             while await self._store.change(number, change):
                 pass

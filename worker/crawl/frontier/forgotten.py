@@ -1,4 +1,4 @@
-"""A safety net: finds domains whose URLs wait although the store counts the domain as in memory."""
+"""A safety net: finds domains with waiting URLs that the store wrongly counts as in memory."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from manyhands.worker.crawl.shards.store_thread import StoreThread
 
 
 class ForgottenDomains:
-    """State: those that seemed forgotten at the last look, by shard."""
+    """State: the domains that seemed forgotten at the last check, by shard."""
 
     def __init__(
         self,

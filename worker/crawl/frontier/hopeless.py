@@ -1,5 +1,5 @@
-"""Gives up origins that cannot be asked for longer than their crawls are willing to wait. Checked
-once a second, some origins at a time."""
+"""Gives up origins that have been out of reach for longer than their crawls will wait. Checked once
+a second, some origins at a time."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,8 +15,8 @@ LOOK_S = 1.0
 
 
 class HopelessOrigins:
-    """Of one shard. State: when they are looked at next (the loop's clock), and up to which time of
-    theirs (as the store has it) they were."""
+    """Of one shard. State: when to check next (the loop's clock), and the `ready_at` up to which
+    origins were checked (the store's clock)."""
 
     def __init__(self, crawls: LiveCrawls) -> None:
         self._loop = asyncio.get_running_loop()
@@ -26,7 +26,7 @@ class HopelessOrigins:
         self._log = get_logger("crawl")
 
     def look_if_time(self) -> Callable[[ShardStore], Hopeless] | None:
-        """What the store is asked, if it is time."""
+        """The check to run in the store's thread, if it is time."""
         now = self._loop.time()
         if now < self._look_at:
             return None
@@ -37,4 +37,4 @@ class HopelessOrigins:
     def found(self, found: Hopeless) -> None:
         self._looked_to = found.looked_to
         for origin, reason, urls in found.given_up:
-            self._log.info("a host is given up", origin=origin, reason=reason, urls=urls)
+            self._log.info("host given up", origin=origin, reason=reason, urls=urls)

@@ -1,5 +1,5 @@
-"""What the stores and the log are told of hosts: delays, blocks, trouble, and URLs that are given
-back. Nobody waits for it.
+"""Writes to the stores and the log about hosts: delays, blocks, trouble, and URLs given back.
+Nobody waits for these writes.
 
 The stores' times are on the store's clock, those in memory on the loop's.
 """
@@ -33,8 +33,8 @@ class HostNotes:
     # Domains
 
     def keep_delay(self, domain: Domain, delay_s: float) -> None:
-        """The store must know it before the next request: should this process die, the next owner
-        waits for so long."""
+        """The store must know the delay before the next request: if this process dies, the next
+        owner waits that long."""
         if delay_s != domain.delay_s:
             domain.delay_s = delay_s
             next_at = self.store_time(domain.next_at) + delay_s
@@ -43,7 +43,7 @@ class HostNotes:
             )
 
     def put_domain(self, domain: Domain, due_at: float) -> None:
-        """It left the memory, and is due again then (the store's clock)."""
+        """It left memory, and is due again at that time (the store's clock)."""
         next_at, delay_s = max(self.store_time(domain.next_at), due_at), domain.delay_s
         self._settling.tell(
             domain.shard, lambda store: store.put_domain(domain.id, next_at, delay_s)
@@ -52,8 +52,8 @@ class HostNotes:
     # Origins
 
     def keep(self, origin: Origin, ready_at: float | None = None) -> None:
-        """What is remembered of it, and until when it is left alone (the store's clock); that is
-        its block unless said."""
+        """Store what is known of it, and until when it is left alone (the store's clock; by default
+        the end of its block)."""
         until = origin.state.blocked_until if ready_at is None else ready_at
         notes = origin.state.to_bytes()
         self._settling.tell(
@@ -61,15 +61,15 @@ class HostNotes:
         )
 
     def in_trouble(self, origin: Origin) -> None:
-        """Told once: when it was in no trouble before."""
-        self._log.info("a host is put off", origin=origin.name, reason=origin.state.trouble)
+        """Called once, when the trouble begins."""
+        self._log.info("host put off", origin=origin.name, reason=origin.state.trouble)
 
     def back(self, origin: Origin) -> None:
-        self._log.info("a host is back", origin=origin.name)
+        self._log.info("host is back", origin=origin.name)
         self.keep(origin)
 
     def robots_missing(self, origin: Origin, reason: str) -> None:
-        """Nothing may be fetched without it. Each crawl that waits for it is told."""
+        """Nothing may be fetched without it. Every crawl that waits for it records the error."""
         now, was_in_trouble = clock.now(), bool(origin.state.trouble)
         origin.state.robots_missing(reason)
         trouble = origin.state.trouble

@@ -1,7 +1,7 @@
-"""What becomes of the links that were found: which are wanted, and whose they are. Pure.
+"""Decides what becomes of found links: which are wanted, and which shard each belongs to. Pure.
 
-Asked for every link of every page, so most are settled by their text alone: it was seen a moment
-ago, or its host is out of scope.
+This runs for every link of every page, so most links are decided by their text alone: it was seen a
+moment ago, or its host is out of scope.
 """
 
 from collections import Counter
@@ -16,8 +16,8 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl
 
-# The links of a site's head and foot stand on every page: most are found here, and not in the
-# store. A URL costs some 200 bytes.
+# The links of a site's header and footer are on every page: most are found here, without the store.
+# A URL costs about 200 bytes.
 URLS_REMEMBERED = 100_000
 HOSTS_REMEMBERED = 20_000
 
@@ -35,7 +35,7 @@ _NONE: Set[str] = frozenset()
 
 
 class RecentUrls:
-    """URLs that are in a store already, the last ones. State: two generations by crawl; when the
+    """The latest URLs that are in a store already. State: two generations by crawl; when the
     younger is full, the elder is forgotten."""
 
     def __init__(self, most: int = URLS_REMEMBERED) -> None:
@@ -57,14 +57,14 @@ class RecentUrls:
 
 
 class HostFacts(NamedTuple):
-    """Of the origin of a canonical URL. `is_out`: whatever its path is, unless it is a seed."""
+    """Facts about the origin of a canonical URL. `is_out`: out whatever the path, unless a seed."""
 
     is_out: bool
     domain: str
     shard: int
 
 
-# Its domain is asked for only if it is a seed, which is rare.
+# Only needed if it is a seed, which is rare.
 _OUT = HostFacts(True, "", -1)
 
 
@@ -83,7 +83,7 @@ class Hosts:
         return self._crawl is crawl and self._names is crawl.seed_names and self._shards == shards
 
     def learn(self, origin: str) -> HostFacts:
-        """What is not in `facts`."""
+        """Finds facts that are not in `facts` yet."""
         if len(self.facts) >= HOSTS_REMEMBERED:
             self.facts.clear()
         facts = self.facts[origin] = _OUT if self._are_surely_out(origin) else self._judge(origin)
@@ -114,16 +114,16 @@ class Hosts:
 
 @dataclass(slots=True)
 class SortedLinks:
-    """Those that are to be admitted, by shard, and how many were left out for which reason."""
+    """The links to admit, by shard, and how many were left out for each reason."""
 
     by_shard: dict[int, list[NewUrl]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
 
 class Sorting:
-    """Links of pages that end together. State: those of `owned` shards that were found already:
-    they are admitted whatever becomes of the page that they were found in, so to find one again is
-    no news. Those of others are sent only with a page that ends."""
+    """Links of pages that end together. State: links into `owned` shards found so far: they are
+    admitted whatever becomes of their page, so finding one again changes nothing. Links into other
+    shards are sent only with a page that ends."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class Sorting:
         if not verdict.is_in:
             result.counts[_counter_of(verdict.reason)] += 1
         elif facts.is_out or url.text != text:
-            # A seed, or something that is not written as our own parse stage writes it.
+            # A seed, or a URL that our own parse stage would have written otherwise.
             new = new_url(url, depth, redirects, verdict.scope_name)
             result.by_shard.setdefault(shard_of_domain(new.domain, self._shards), []).append(new)
         else:
@@ -193,12 +193,12 @@ class LinkSorter:
         self._recent.add(crawl, urls)
 
     def seeds_came(self) -> None:
-        """Links to a seed's host that came before it were out of scope, and are not any more."""
+        """Links to a new seed's host were out of scope before, and no longer are."""
         self._recent = RecentUrls()
         self._hosts = {}
 
     def sorting(self, crawl: LiveCrawl, shards: int, owned: Container[int]) -> Sorting:
-        """For use at once: what is admitted later it may not know of."""
+        """Use it at once: it does not learn what is admitted later."""
         hosts = self._hosts.get(crawl.id)
         if hosts is None or not hosts.is_of(crawl, shards):
             hosts = self._hosts[crawl.id] = Hosts(crawl, shards)

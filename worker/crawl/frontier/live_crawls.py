@@ -15,15 +15,15 @@ from manyhands.worker.crawl.politeness.robots import RobotsRules
 
 @dataclass(slots=True)
 class LiveCrawl:
-    """State: what it may fetch here without asking (None: as many pages as it likes), and the hosts
-    or domains of its seeds (None: too many to know, the store must be asked)."""
+    """State: what it may fetch here without asking (None: any number of pages), and the hosts or
+    domains of its seeds (None: too many to keep, ask the store)."""
 
     id: int
     spec: CrawlSpec
     state: CrawlState
     scope: Scope
     user_agent: str
-    # For how long a host is tried that cannot be reached or wants to be left alone.
+    # How long to keep trying a host that is unreachable or asks to be left alone.
     patience_s: float = inf
     allowance: Allowance | None = None
     seed_names: frozenset[str] | None = None
@@ -35,7 +35,7 @@ class LiveCrawl:
 
 @dataclass(slots=True)
 class LiveCrawls:
-    """State: the crawls by id, and what operators said of domains."""
+    """State: the crawls by id, and the operators' rules for domains."""
 
     by_id: dict[int, LiveCrawl] = field(default_factory=dict)
     _rules: dict[tuple[int | None, str], DomainRule] = field(default_factory=dict)
@@ -68,8 +68,8 @@ class LiveCrawls:
                 crawl.allowance.forget()
 
     def update(self, crawls: Iterable[Crawl], made: Mapping[int, LiveCrawl]) -> set[int]:
-        """Take over the states; `made` has those that are new here. Gives those that ran and do
-        not any more."""
+        """Take over the states; `made` has the crawls that are new here. Returns those that ran and
+        no longer do."""
         before = set(self.running)
         seen = {}
         for crawl in crawls:
@@ -84,8 +84,8 @@ class LiveCrawls:
         self._rules = {(rule.crawl, rule.domain): rule for rule in rules}
 
     def delay_s(self, domain: str, crawl: LiveCrawl, rules: RobotsRules) -> float | None:
-        """Between two requests to the domain; None: its robots.txt asks for more than the crawl is
-        ready to wait."""
+        """The delay between two requests to the domain; None: its robots.txt asks for a longer one
+        than the crawl accepts."""
         politeness = crawl.spec.politeness
         return delay_of(
             wanted_s=politeness.delay_s,
@@ -107,6 +107,6 @@ class LiveCrawls:
     def _rules_of(self, crawl: int, domain: str) -> Sequence[DomainRule]:
         """The crawl's own rule for the domain, then the one for all crawls."""
         if not self._rules:
-            return ()  # the usual case, and this is asked three times a page
+            return ()  # the usual case, and this runs three times a page
         found = (self._rules.get((crawl, domain)), self._rules.get((None, domain)))
         return [rule for rule in found if rule is not None]

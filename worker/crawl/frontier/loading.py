@@ -1,5 +1,5 @@
-"""What is taken from a shard's store into memory: domains that are due, and the URLs next in line.
-Called in the store's thread, inside a transaction."""
+"""Loads from a shard's store into memory: domains that are due, and the URLs next in line. Called
+in the store's thread, inside a transaction."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
@@ -8,20 +8,20 @@ from manyhands.shared.crawl.store.model import ClaimedUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.politeness.delays import OriginState
 
-# Domains are taken so long before their time, so that they are there when it comes.
+# Domains are taken this long before their time, so that they are here when it comes.
 AHEAD_S = 1.0
-# One that has nothing for the crawls that run is looked at again after this.
+# A domain with nothing for the running crawls is checked again after this.
 NOTHING_FOR_S = 1.0
-# What is due within this waits in memory; the rest in the store, where a domain is looked at again
-# after as long, as other hosts of it may be due sooner.
+# What is due within this waits in memory, the rest in the store; a domain there is checked again
+# after the same time, because other hosts of it may be due sooner.
 SOON_S = 30.0
-# Origins that are left alone, and URLs of one of them, that are looked at in one go.
+# Most origins that are left alone, and most URLs of one, that are handled in one go.
 ORIGINS_LOOKED_AT = 100
 URLS_GIVEN_UP = 5_000
 
 
 class Claims(NamedTuple):
-    """URLs of one origin; if there are none, when the next one is due (None: there is none)."""
+    """URLs of one origin; without any, when the next one is due (None: never)."""
 
     urls: list[ClaimedUrl]
     due_at: float | None
@@ -34,8 +34,8 @@ class LoadedDomain(NamedTuple):
 
 
 class Hopeless(NamedTuple):
-    """Origins that were given up, why and with how many URLs; and up to which time of theirs they
-    were looked at (0: to the end)."""
+    """Origins that were given up, why and with how many URLs; and the `ready_at` up to which they
+    were checked (0: all of them)."""
 
     looked_to: float
     given_up: list[tuple[str, str, int]]
@@ -44,7 +44,7 @@ class Hopeless(NamedTuple):
 def claim(
     store: ShardStore, origin_id: int, crawls: Sequence[int], now: float, most: int
 ) -> Claims:
-    """A share for each crawl, and what one leaves to the next."""
+    """A share for each crawl; what one leaves goes to the next."""
     urls: list[ClaimedUrl] = []
     for place, crawl in enumerate(crawls):
         left = most - len(urls)
@@ -86,8 +86,8 @@ def load_one(
 
 
 def end_hopeless(store: ShardStore, patiences: Mapping[int, float], after: float) -> Hopeless:
-    """Fail what waits for origins that are left alone for longer than their crawls have patience.
-    `patiences` are in seconds, by crawl."""
+    """Fail URLs of origins that are left alone for longer than their crawls' patience. `patiences`
+    are in seconds, by crawl."""
     given_up = []
     origins = store.put_off(after, ORIGINS_LOOKED_AT)
     for origin in origins:

@@ -1,7 +1,7 @@
 """Links for shards of other processes: pushed until they have arrived.
 
-A batch stands in the shard's store from the transaction in which its page was done. It is pushed as
-often as need be, and forgotten when the other shard's store says that it is there.
+The transaction that ends a page also stores its batch. A batch is pushed as often as needed, and
+forgotten when the other shard's store has it.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ MOST_LINKS = 5_000
 
 
 class Outbox:
-    """State: up to which number each shard's batches were pushed to which target, and since when
-    the target owes news of them. `owned` are the shards that are open here."""
+    """State: up to which number each shard's batches were pushed to each target, and since when
+    they are unconfirmed. `owned` are the shards that are open here."""
 
     def __init__(
         self, store: StoreThread, push: Push, control: Control, owned: Mapping[int, object]
@@ -89,7 +89,7 @@ class Outbox:
             self._wanted.set()
 
     async def look_what_arrived(self) -> None:
-        """Once: ask the targets of all that is on its way."""
+        """One round: ask every target with unconfirmed batches."""
         now = self._loop.time()
         for source, pushed in list(self._pushed.items()):
             for target, number in list(pushed.items()):

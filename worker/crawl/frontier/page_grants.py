@@ -1,5 +1,5 @@
-"""Pages that crawls with a limit may fetch here: asked for in the control store, and given back
-when they are not used."""
+"""Pages that crawls with a limit may fetch here: requested from the control store, and returned
+when unused."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ from manyhands.worker.crawl.shards.leasing import Leasing
 
 
 class PageGrants:
-    """State: the crawls whose pages are asked for. `came` announces that there are some."""
+    """State: the crawls with a request under way. `came` announces new pages."""
 
     def __init__(
         self, control: Control, crawls: LiveCrawls, leasing: Leasing, tasks: Tasks
@@ -34,7 +34,7 @@ class PageGrants:
         self._tasks.spawn(self._ask(crawl.id, crawl.allowance, limit))
 
     async def return_unused(self) -> None:
-        """What an idle process may fetch, a busy one could."""
+        """Return unused pages: another process may be able to use them."""
         now, member = self._loop.time(), self._leasing.name
         for crawl in list(self._crawls.by_id.values()):
             unused = crawl.allowance.take_unused(now) if crawl.allowance is not None else 0

@@ -1,6 +1,6 @@
-"""Which origin may be asked now: domains by the time of their next request, and the origins of a
-domain by turns. The records of both are here, one for each, and of the requests in flight. Pure
-bookkeeping in memory; times are seconds on one clock that never goes back, the loop's.
+"""Decides which origin may be requested now: domains by the time of their next request, and the
+origins of a domain in turn. Holds the one record of each domain, origin and request in flight. Pure
+bookkeeping in memory; times are seconds on the loop's clock, which never goes back.
 
 A domain is given no earlier than its own time and its origin's, and only while it has fewer
 requests in flight than connections. Every operation is O(log n).
@@ -29,7 +29,7 @@ class Origin(HeapItem):
     ready_at: float = 0.0
     urls: deque[ClaimedUrl] = field(default_factory=deque)
     is_claiming: bool = False
-    # Something was queued while a claim was under way, which may not have seen it.
+    # Something was queued while a claim was under way; the claim may have missed it.
     has_news: bool = False
 
     @property
@@ -43,15 +43,15 @@ class Origin(HeapItem):
 
     @property
     def is_served(self) -> bool:
-        """Its turn comes, or something is under way that looks for more of it."""
+        """Its turn will come, or something under way will look for more of its URLs."""
         return self.has_turns or bool(self.urls or self.is_claiming) or self.is_asked
 
 
 @dataclass(slots=True, eq=False)
 class Domain(HeapItem):
-    """A registrable domain: what is polite is reckoned by it. `id` is that of the shard's
-    store. Its origins that can have a turn are in `waiting` by their time,
-    or in `turns`: those whose time has come, the one that was asked longest ago first."""
+    """A registrable domain, the unit of politeness. `id` is that of the shard's store. Origins that
+    can have a turn are in `waiting` by their time, or in `turns` once it has come, the one
+    requested longest ago first."""
 
     id: int
     name: str
@@ -66,16 +66,16 @@ class Domain(HeapItem):
     waiting: TimeHeap[Origin] = field(default_factory=TimeHeap)
     turns: TimeHeap[Origin] = field(default_factory=TimeHeap)
     origins: dict[str, Origin] = field(default_factory=dict)
-    # When the first is due of its origins that have URLs and are not in memory.
+    # When the first of its origins with URLs that are not in memory is due.
     look_at: float = inf
 
     @property
     def is_asked(self) -> bool:
-        """A request is in flight, other than those of one of its name that was dropped."""
+        """A request is in flight, not counting those of a dropped domain of the same name."""
         return any(request.origin.domain is self for request in self.requests)
 
     def look_by(self, at: float) -> None:
-        """An origin of it that is not in memory is due then."""
+        """One of its origins that is not in memory is due at that time."""
         self.look_at = min(self.look_at, at)
 
     def due_at(self) -> float | None:
@@ -96,13 +96,13 @@ class Request:
     shard: OwnedShard
 
     def over(self) -> None:
-        """The store knows, or there was nothing to know."""
+        """The store has recorded it, or there was nothing to record."""
         self.shard.under_way.discard(self)
 
 
 class Schedule:
-    """State: domains by name, also those that were dropped and have requests in flight; those that
-    can be given, in two heaps: whose time had come when somebody last looked, and who wait."""
+    """State: domains by name, including dropped ones with requests in flight; and two heaps of
+    those that can be taken: due at the last check, and waiting."""
 
     def __init__(self) -> None:
         self._domains: dict[str, Domain] = {}
@@ -111,7 +111,7 @@ class Schedule:
         self._places = count(1)
 
     def add(self, origin: Origin, ready_at: float) -> None:
-        """It can have turns from then on. One that is there keeps the later time."""
+        """It can have turns from that time on. An origin already here keeps the later time."""
         domain = origin.domain
         self._hold(domain)
         if origin.has_turns:
@@ -137,8 +137,8 @@ class Schedule:
         return request
 
     def release(self, request: Request, next_at: float = -inf) -> None:
-        """Once: its answer is here, or it is not sent after all. Its domain is not asked before
-        `next_at`, also if it was dropped and has come back in between."""
+        """Call once: its answer is here, or it was not sent after all. Its domain is not requested
+        before `next_at`, even if it was dropped and came back in between."""
         domain = request.origin.domain
         domain.requests.remove(request)
         held = self._domains[domain.name]
@@ -149,7 +149,7 @@ class Schedule:
             self._place(held)
 
     def set_connections(self, domain: Domain, connections: int) -> None:
-        """1 unless told otherwise. It may be told before the first origin is added."""
+        """1 by default. May be set before the first origin is added."""
         self._hold(domain)
         domain.connections = connections
         self._place(domain)
@@ -168,7 +168,7 @@ class Schedule:
             self._place(domain)
 
     def remove(self, origin: Origin) -> None:
-        """It has no turns any more. Its domain stays, with its time, until it is dropped."""
+        """It has no more turns. Its domain stays, with its time, until it is dropped."""
         if origin.heap is not None:
             origin.heap.remove(origin)
             self._place(origin.domain)

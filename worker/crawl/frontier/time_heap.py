@@ -1,7 +1,7 @@
 """Things by their time, in a heap that they can leave. Pure; times are seconds on one clock.
 
-Every operation is O(log n): what is moved leaves its old place behind; that is skipped when it
-comes up, and swept out before such places are the most.
+Every operation is O(log n): a moved item leaves its old place behind, which is skipped when it
+comes up, and swept out before such places are the majority.
 """
 
 import heapq

@@ -35,7 +35,7 @@ from manyhands.worker.crawl.wakeup import Wakeup
 
 MOST_ORIGINS = 20_000
 DOMAINS_AT_ONCE = 500
-# URLs that are claimed of one origin at a time: what it needs in about so many seconds.
+# URLs claimed of one origin at a time: what it needs in about this many seconds.
 CLAIM_FOR_S = 2.0
 FEWEST_CLAIMED = 2
 MOST_CLAIMED = 32
@@ -45,8 +45,8 @@ NO_CLAIMS = Claims([], None)
 
 @dataclass(slots=True, eq=False)
 class ShardHosts:
-    """State: the domains of a shard that are in memory, by name, and whether others are on their
-    way there."""
+    """State: the domains of a shard that are in memory, by name, and whether more are being
+    loaded."""
 
     shard: OwnedShard
     domains: dict[str, Domain] = field(default_factory=dict)
@@ -58,8 +58,8 @@ class ShardHosts:
 
 
 class WorkingSet:
-    """State: what is in memory of each open shard, all origins of it, and the schedule, which knows
-    whose turn it is. `wakeup` is told when something may be requested that could not before."""
+    """State: the domains of each open shard in memory, all their origins, and the schedule, which
+    knows whose turn it is. `wakeup` is called when a new request may be possible."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class WorkingSet:
         self._hopeless[shard.number] = HopelessOrigins(self._crawls)
 
     def shard_closed(self, shard: OwnedShard) -> None:
-        """It was given back or lost, or its store failed: forget what is in memory of it."""
+        """It was given back or lost, or its store failed: forget its domains."""
         if (hosts := self.hosts_of(shard)) is not None:
             del self._shards[shard.number], self._hopeless[shard.number]
             self._drop_from_memory(hosts)
@@ -194,8 +194,8 @@ class WorkingSet:
         return False
 
     def told_new(self, number: int, urls: Sequence[NewUrl]) -> None:
-        """URLs were admitted. Those of domains that are here are looked for at once; the other
-        domains come with a load."""
+        """URLs were admitted. Domains in memory are refilled at once; the others come with a
+        load."""
         hosts = self._shards.get(number)
         if hosts is None or hosts.shard.is_leaving:
             return
@@ -215,8 +215,8 @@ class WorkingSet:
             self._tasks.spawn(self.load(hosts.shard))
 
     def queued_again(self, origin: Origin) -> None:
-        """One of its URLs is back in the store, for now or for later. The origin may have left the
-        memory since, and its domain, and both may have come back."""
+        """One of its URLs is queued in the store again. Its origin and domain may have left memory
+        since, and may have come back."""
         shard = origin.domain.shard
         domain = self._domain(shard, origin.domain.name)
         if domain is None:
@@ -258,8 +258,8 @@ class WorkingSet:
         self._wake()
 
     def put_off(self, origin: Origin, until: float) -> None:
-        """Ask nothing of the origin until then (the store's clock), and store that. Crawls without
-        the patience for it give the origin up later, see `hopeless`."""
+        """Request nothing from the origin until then (the store's clock), and store that. Crawls
+        with less patience give the origin up later, see `hopeless`."""
         self._notes.keep(origin, until)
         if origin in self.origins:
             # Its URLs wait in the store, where the API can see them.
@@ -283,7 +283,7 @@ class WorkingSet:
         if not origin.urls and claims.due_at is not None:
             ready_at = max(ready_at, claims.due_at)
         at = self._notes.loop_time(max(ready_at, origin.state.blocked_until))
-        # Anew: one that is there would keep its time if that is later, and its URLs may be newer.
+        # Added anew: an origin already here would keep a later time, and its URLs may be newer.
         self.schedule.remove(origin)
         self.schedule.add(origin, at)
         if crawl := self._crawls.first_of(origin.urls):
@@ -316,7 +316,7 @@ class WorkingSet:
             self.place(origin, claims)
             self._wake()
         elif not origin.is_asked:
-            # Else the page that is under way may bring more, and its end looks again.
+            # Otherwise the request in flight may bring more; its end checks again.
             self._drop_origin(origin, claims.due_at)
 
     def _domain(self, shard: OwnedShard, name: str) -> Domain | None:
@@ -349,7 +349,7 @@ class WorkingSet:
 
     def _drop_origin(self, origin: Origin, due_at: float | None) -> None:
         """It has nothing to fetch before then (the store's clock; None: nothing at all). With its
-        last origin the domain leaves the memory, too."""
+        last origin the domain leaves memory, too."""
         domain = origin.domain
         self.origins.discard(origin)
         domain.origins.pop(origin.name, None)

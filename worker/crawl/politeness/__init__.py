@@ -1,1 +1,1 @@
-"""How a host wants to be treated: delays, robots.txt, patience."""
+"""How to treat a host: delays, robots.txt, patience."""

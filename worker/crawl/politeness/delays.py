@@ -1,6 +1,6 @@
-"""When an origin may be asked again: what 429 and 503 mean, what is remembered of an origin that
-cannot be reached, and the delay of a domain. Pure; `now` is wall-clock seconds, because blocks
-outlive a restart, and `jitter` a random number from 0 to 1.
+"""When an origin may be requested again: the meaning of 429 and 503, the memory of an unreachable
+origin, and the delay of a domain. Pure; `now` is wall-clock seconds, because blocks outlive a
+restart, and `jitter` a random number from 0 to 1.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ import msgspec
 from manyhands.worker.crawl.politeness.reachability import JITTER, gives_up, next_try_at
 from manyhands.worker.net.fetcher import parse_retry_after
 
-# "Too many requests" and "service unavailable": the host wants to be left alone. 403 may mean
-# anything, and a connection that fails is no word from the host.
+# "Too many requests" and "service unavailable": the host asks to be left alone. 403 may mean
+# anything, and a failed connection says nothing about what the host wants.
 COME_BACK_LATER = frozenset({429, 503})
 FIRST_BLOCK_S = 60.0
 LONGEST_BLOCK_S = 86_400.0
@@ -21,8 +21,8 @@ QUIET_S = 1800.0
 # Enough doublings to reach the longest block.
 MOST_INCIDENTS = 12
 MOST_DOUBLINGS = 17
-# Tries are at most a day apart while a crawl runs. After a longer pause nobody knows how long there
-# was trouble: that is counted anew.
+# Attempts are at most a day apart while a crawl runs. After a longer pause nobody knows how long
+# the trouble lasted: counting starts anew.
 PAUSE_S = 86_400.0
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -39,8 +39,8 @@ class OriginState:
     robots_failures: Count = 0
     robots_failing_since: float = 0.0
     robots_retry_at: float = 0.0
-    # Why it is left alone, since when nothing else came from it, and how often it could not be
-    # reached and how often it sent us away in that time. Others read it by shared.crawl.patience.
+    # Why it is left alone, since when, and how often in that time it was unreachable or sent us
+    # away. Others read it through shared.crawl.patience.
     trouble: str = ""
     trouble_since: float = 0.0
     unreached: Count = 0
@@ -52,7 +52,7 @@ class OriginState:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "OriginState":
-        """What cannot be read counts as nothing."""
+        """Unreadable notes count as none."""
         try:
             return msgspec.json.decode(data, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -65,14 +65,14 @@ class OriginState:
         if status not in COME_BACK_LATER:
             self._end_trouble()
             return False
-        # Requests that were on their way when the block began belong to its incident.
+        # Requests in flight when the block began belong to the same incident.
         is_new = sent_at >= self.blocked_until
         self._in_trouble(f"http {status}", now)
         if is_new:
             self.refusals += 1
         asked_s = parse_retry_after(retry_after, datetime.fromtimestamp(now, UTC))
         if asked_s is not None:
-            # Who sends us away again and again does not know for how long.
+            # A host that sends us away again and again does not know for how long.
             self._block(max(asked_s, 2.0 ** min(self.refusals - 1, MOST_DOUBLINGS)), now, jitter)
             return True
         if is_new:
@@ -85,7 +85,7 @@ class OriginState:
     def not_reached(
         self, reason: str, now: float, *, retry_s: float, patience_s: float, jitter: float
     ) -> None:
-        """No connection came about: the origin is blocked for a while."""
+        """No connection could be made: block the origin for a while."""
         self._in_trouble(reason, now)
         self.unreached += 1
         until = next_try_at(
@@ -101,7 +101,7 @@ class OriginState:
     def robots_failed(
         self, now: float, *, retry_s: float, patience_s: float, jitter: float
     ) -> float:
-        """The robots.txt could not be had, or not known to be missing: until when to wait."""
+        """The robots.txt could neither be fetched nor be known to be missing: when to try again."""
         if self.robots_failures == 0 or now > self.robots_retry_at + PAUSE_S:
             self.robots_failures = 0
             self.robots_failing_since = now
@@ -117,7 +117,7 @@ class OriginState:
         return self.robots_retry_at
 
     def robots_missing(self, reason: str) -> None:
-        """It could not be had, and there is no copy of it: nothing is fetched."""
+        """It could not be fetched, and there is no copy: fetch nothing."""
         self.trouble = f"robots.txt: {reason}"
         self.trouble_since = self.trouble_since or self.robots_failing_since
 
@@ -161,8 +161,8 @@ def delay_of(
 ) -> float | None:
     """Seconds from the end of an answer to the next request to the domain; None: skip the host.
 
-    What the operator said of the domain (`rule_s`) stands for what the crawl wants; neither goes
-    below the Crawl-delay of the robots.txt, as far as that is within the cap."""
+    The operator's rule for the domain (`rule_s`) replaces the crawl's own delay; neither goes below
+    the Crawl-delay of the robots.txt, as far as that is within the cap."""
     own_s = wanted_s if rule_s is None else rule_s
     if crawl_delay_s is None or crawl_delay_s <= own_s:
         return own_s

@@ -29,11 +29,12 @@ MAX_BYTES = 500 * 1024
 LONGEST_CACHE_S = 86_400.0
 # "no-cache" must not become a fetch for every page.
 SHORTEST_CACHE_S = 60.0
-# So old a copy may still be used, and for so long an unreachable robots.txt forbids everything.
+# How old a copy may be used, and how long an unreachable robots.txt forbids everything.
 PATIENCE_S = 30 * 86_400.0
-# Longer than any URL that is requested could be, also when all of it is percent-encoded.
+# Longer than any URL we request, even if all of it is percent-encoded.
 LONGEST_LINE = 16_384
-# Each is looked for in every URL of the site. More are no honest site's, and it is left alone.
+# Each is matched against every URL of the site. No honest site has more; one that does is left
+# alone.
 MOST_WILDCARD_RULES = 2000
 
 # Measured with protego 0.7: an empty parser, a rule, and what one with * or $ has besides.
@@ -67,7 +68,7 @@ class RobotsRules:
 
     @property
     def is_unreachable(self) -> bool:
-        """Nothing may be fetched before `expires_at`; then it is to be tried again."""
+        """Nothing may be fetched before `expires_at`; then the robots.txt is tried again."""
         return self.kind == UNREACHABLE
 
     def allows(self, url: str) -> bool:
@@ -77,7 +78,7 @@ class RobotsRules:
 
 
 def check_user_agent(user_agent: str) -> None:
-    """A site must be able to name in its robots.txt whom it sees in its logs."""
+    """A site must be able to name in its robots.txt the user agent it sees in its logs."""
     if PRODUCT_TOKEN.lower() not in user_agent.lower():
         raise ConfigError(
             f"the user agent must contain {PRODUCT_TOKEN}, the name that robots.txt files are "
@@ -140,9 +141,9 @@ def after_failure(
     now: float,
     retry_at: float,
 ) -> StoredRobots:
-    """What counts until `retry_at` when the robots.txt was unreachable again: after 30 days of it
-    there are no rules; before, the last copy if it is no older than 30 days; else nothing is
-    allowed. "There is none" is no copy."""
+    """What applies until `retry_at` when the robots.txt was unreachable again: after 30 days, no
+    rules; before that, the last copy if it is at most 30 days old; otherwise nothing is allowed. A
+    robots.txt that was missing is no copy."""
     if now - failing_since >= PATIENCE_S:
         return unavailable(now, retry_at - now)
     if previous is not None and previous.kind == RULES and now - previous.fetched_at <= PATIENCE_S:
@@ -171,7 +172,7 @@ def _cut(body: bytes, is_truncated: bool) -> bytes:
 
 
 def _text(body: bytes) -> str:
-    """UTF-8 by the RFC; whatever else comes must not hurt."""
+    """UTF-8 by the RFC; anything else must do no harm."""
     is_wide = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     return body.decode("utf-16" if is_wide else "utf-8-sig", "replace").replace("\0", "")
 

@@ -1,4 +1,4 @@
-"""Where the rules of an origin come from: memory, the shard's store, the network; in this order."""
+"""Finds the rules of an origin: in memory, in the shard's store, on the network, in this order."""
 
 import asyncio
 import random
@@ -9,6 +9,7 @@ from typing import Protocol
 
 from manyhands.shared.crawl.store.model import StoredRobots
 from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.single_flight import SingleFlight
 from manyhands.shared.urls import parse_url, resolve_reference
 from manyhands.worker.crawl.politeness.delays import OriginState
 from manyhands.worker.crawl.politeness.robots import (
@@ -41,10 +42,9 @@ class RobotsSource(Protocol):
 
 
 class RobotsCache:
-    """Parsed rules, the latest used, bounded by their bytes.
+    """The most recently used rules, parsed, bounded by their bytes.
 
-    State: the rules by origin, their size in all, and one task for each origin that is being asked
-    for, however many wait for it. The task is nobody's: a caller that is cancelled leaves it alone.
+    State: the rules by origin, their total size, and the requests under way, one per origin.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class RobotsCache:
         self._now = now
         self._jitter = jitter
         self._rules: OrderedDict[str, RobotsRules] = OrderedDict()
-        self._asking: dict[str, asyncio.Task[RobotsRules]] = {}
+        self._asking: SingleFlight[RobotsRules] = SingleFlight("robots of")
 
     def __len__(self) -> int:
         return len(self._rules)
 
     def peek(self, origin: str) -> RobotsRules | None:
-        """What is in memory and still counts."""
+        """Rules in memory that have not expired."""
         rules = self._rules.get(origin)
         if rules is None:
             return None
@@ -79,27 +79,19 @@ class RobotsCache:
     async def get(
         self, origin: str, source: RobotsSource, state: OriginState, patience_s: float = inf
     ) -> RobotsRules:
-        """The rules that count now; also when the robots.txt is unreachable, see `RobotsRules`.
-        `state` takes note of failures, and is the caller's to keep; there is a try when the
-        patience ends. Raises what the source does."""
+        """The rules that apply now, also when the robots.txt is unreachable, see `RobotsRules`.
+        Failures are noted in `state`, which the caller stores; one attempt is made when the
+        patience ends. Raises what the source raises."""
         rules = self.peek(origin)
         if rules is not None:
             return rules
-        task = self._asking.get(origin)
-        if task is None:
-            name = f"robots of {origin}"
-            work = self._obtain(origin, source, state, patience_s)
-            task = asyncio.create_task(work, name=name)
-            self._asking[origin] = task
-            task.add_done_callback(lambda _: self._asking.pop(origin))
-        return await asyncio.shield(task)
+        return await self._asking.run(
+            origin, lambda: self._obtain(origin, source, state, patience_s)
+        )
 
     async def close(self) -> None:
         """End what is under way; those who wait for it are cancelled."""
-        tasks = list(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._asking.close()
 
     async def _obtain(
         self, origin: str, source: RobotsSource, state: OriginState, patience_s: float
@@ -161,11 +153,11 @@ async def fetch_robots(
     check: Callable[[], None],
     now: Callable[[], float],
 ) -> StoredRobots:
-    """Ask for an origin's robots.txt, and wherever that leads: up to five redirects, to other hosts
-    as well; what is found counts for the origin. Raises only what `check` does.
+    """Fetch an origin's robots.txt, following up to five redirects, also to other hosts; the result
+    applies to the origin. Raises only what `check` raises.
 
-    An address that may not be connected to is as good as a missing robots.txt for a minute: a page
-    at that address meets the same refusal, and that says why."""
+    A forbidden address counts as a missing robots.txt for a minute: a page at that address is
+    refused for the same reason, which is then reported."""
     url = parse_url(f"{origin}/robots.txt")
     cache_control = ""
     for _ in range(MAX_REDIRECTS + 1):

@@ -1,4 +1,4 @@
-"""The robots.txt of one origin, asked for when its rules are neither in memory nor kept."""
+"""Fetches the robots.txt of an origin when its rules are neither in memory nor stored."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,8 +14,8 @@ CACHE_BYTES = 64 * 1024 * 1024
 
 
 class KeptByOwner(Protocol):
-    """Where the owner of the origin keeps robots.txt files. `check` raises LeaseLost when it is the
-    owner no more, and runs directly before each request is sent."""
+    """Where the owner of the origin keeps robots.txt files. `check` runs directly before each
+    request is sent, and raises LeaseLost when the shard has another owner."""
 
     async def load(self, origin: str) -> StoredRobots | None: ...
 
@@ -26,8 +26,8 @@ class KeptByOwner(Protocol):
 
 @dataclass(slots=True)
 class Learned:
-    """`rules` is None when they cannot be known here: the lease is lost, or there was an `error`.
-    `was_requested`: the origin was asked, and must not be asked again before its delay."""
+    """`rules` is None when they are unknown: the lease is lost, or there was an `error`.
+    `was_requested`: a request was sent, so the origin's delay applies."""
 
     rules: RobotsRules | None = None
     was_requested: bool = False
@@ -42,7 +42,7 @@ class RobotsFetches:
         self._cache = RobotsCache(CACHE_BYTES, retry_s, clock.now)
 
     def known(self, origin: str) -> RobotsRules | None:
-        """What is in memory and still counts."""
+        """Rules in memory that have not expired."""
         return self._cache.peek(origin)
 
     async def learn(
@@ -54,7 +54,7 @@ class RobotsFetches:
         user_agent: str,
         patience_s: float,
     ) -> Learned:
-        """Raises nothing. `state` takes note of failures, and is the caller's to keep."""
+        """Raises nothing. Failures are noted in `state`, which the caller stores."""
         source = _Source(kept, self._fetcher, user_agent)
         learned = Learned()
         try:
@@ -72,7 +72,7 @@ class RobotsFetches:
 
 
 class _Source:
-    """State: whether the origin was asked."""
+    """State: whether a request was sent."""
 
     def __init__(self, kept: KeptByOwner, fetcher: HopFetcher, user_agent: str) -> None:
         self._kept = kept

@@ -1,5 +1,5 @@
-"""What all members share, in a thread of its own: the control store, and the files of all shards to
-read from."""
+"""What all members share, used in one thread: the control store, and the files of all shards for
+reading."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from manyhands.shared.crawl.store.model import Layout
-from manyhands.shared.crawl.store.protocol import ControlStore, ShardReader
+from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.crawl.store.readers import ShardReaders
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
-from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.crawl.store.sqlite.directory import open_control
 
 Result = TypeVar("Result")
@@ -56,32 +55,29 @@ class Control:
     # All shards' files
 
     async def counters(self, crawl: int) -> list[dict[str, int]]:
-        """Of each shard that there is."""
+        """Of each shard that has had an owner."""
 
         def read() -> list[dict[str, int]]:
-            readers = [self._reader(number) for number in range(self.layout.shards)]
-            return [reader.counters(crawl) for reader in readers if reader is not None]
+            return [reader.counters(crawl) for _, reader in self._readers.each(self.layout)]
 
         return await self._read(read)
 
     async def received(self, target: int, source: int) -> int:
-        """Up to which number the batches of one shard have arrived in another."""
+        """The number up to which batches of one shard have arrived in another."""
 
         def read() -> int:
-            reader = self._reader(target)
+            reader = self._readers.get(self.layout.generation, target)
             return reader.received_from(source) if reader is not None else 0
 
         return await self._read(read)
 
     async def seed_names(self, crawl: int, most: int) -> frozenset[str] | None:
-        """None: they are more."""
+        """None: there are more than `most`."""
 
         def read() -> frozenset[str] | None:
             names: set[str] = set()
-            for number in range(self.layout.shards):
-                reader = self._reader(number)
-                if reader is not None:
-                    names.update(reader.seed_names(crawl, most + 1))
+            for _, reader in self._readers.each(self.layout):
+                names.update(reader.seed_names(crawl, most + 1))
                 if len(names) > most:
                     return None
             return frozenset(names)
@@ -92,20 +88,14 @@ class Control:
         assert self._store is not None, "before the start"
         return self._store
 
-    def _reader(self, shard: int) -> ShardReader | None:
-        return self._readers.get(self.layout.generation, shard)
-
     async def _read(self, read: Callable[[], Result]) -> Result:
-        """Raises StateError; whatever was open is opened anew then."""
+        """Raises StateError."""
 
-        def opened_anew_after_an_error() -> Result:
-            try:
+        def reading() -> Result:
+            with self._readers.reopened_after_errors():
                 return read()
-            except StateError:
-                self._readers.close()
-                raise
 
-        return await self.in_thread(opened_anew_after_an_error)
+        return await self.in_thread(reading)
 
     def _close_files(self) -> None:
         self._readers.close()

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from manyhands.shared.crawl.store.model import Lease, LeaseLost, Member
 
-# An owner's right ends so much sooner than its lease: a request that was checked is sent at once.
+# An owner stops acting this long before its lease ends: a request, once checked, is sent at once.
 MARGIN = 0.2
-# How often a lease is renewed while it lasts; a member's figures are told at the same time.
+# How often a lease is renewed during its lifetime; members report their figures at the same time.
 RENEWALS = 4
 
 
@@ -33,8 +33,8 @@ def shards_to_claim(
     leases: Sequence[Lease],
     damaged: Collection[int] = (),
 ) -> list[int]:
-    """Those that nobody holds, as many as are missing to this member's share. Members begin at
-    different places, so that two who look at the same time seldom want the same."""
+    """Free shards, as many as this member's share lacks. Members begin at different places, so that
+    two that look at the same time seldom want the same."""
     held = {lease.shard: lease.owner for lease in leases if lease.is_live}
     mine = sum(owner == me for owner in held.values())
     wanted = shares(shards, members).get(me, 0) - mine
@@ -51,8 +51,8 @@ def shards_to_release(me: str, shards: int, members: Sequence[Member], mine: Seq
 
 
 class LeaseGuard:
-    """State: until when each shard may be acted on, by this process's own monotonic clock, and
-    with which epoch."""
+    """State: until when this process may act on each shard, on its monotonic clock, and with which
+    epoch."""
 
     def __init__(self, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._for_s = ttl_s * (1 - MARGIN)
@@ -64,7 +64,7 @@ class LeaseGuard:
         return self._clock()
 
     def granted(self, shard: int, epoch: int, asked_at: float) -> None:
-        """`asked_at`: before the store was asked, so that our time runs out first."""
+        """`asked_at` is from before the store was asked, so that our time runs out first."""
         self.epochs[shard] = epoch
         self._until[shard] = asked_at + self._for_s
 
@@ -85,6 +85,6 @@ class LeaseGuard:
         return until is not None and self.epochs[shard] == epoch and self._clock() < until
 
     def check(self, shard: int, epoch: int) -> None:
-        """Raises LeaseLost when nothing may be sent any more in the name of this lease."""
+        """Raises LeaseLost when nothing more may be sent under this lease."""
         if not self.hold(shard, epoch):
             raise LeaseLost(f"the lease of shard {shard} has run out")

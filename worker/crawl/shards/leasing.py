@@ -1,4 +1,4 @@
-"""The shards of this process: leases taken, kept and given back, stores opened and closed."""
+"""The shards of this process: takes, renews and returns leases, opens and closes stores."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ BALANCE_S = 1.0
 
 
 class Resharding(Protocol):
-    """Whoever leads sees to the number of shards."""
+    """The leader changes the number of shards."""
 
     async def leads(self) -> bool: ...
 
@@ -39,12 +39,12 @@ class Resharding(Protocol):
 
 
 class Leasing:
-    """State: `shards`, those that are open here; those whose files are damaged; whether new ones
-    are claimed; how many members there are; and how many shards the log was told of.
+    """State: `shards`, the open ones; those with damaged files; whether new ones are claimed; the
+    number of members; and the last number of shards logged.
 
-    What happens to shards is announced. `opened`: one has come. `lost`: one is taken from us, and
-    to the others this process may have seemed dead. `closed`: one has gone, by whichever way;
-    whoever keeps anything of it forgets it. `changed`: after any of them. `laid_out`: the number of
+    Announces what happens to shards. `opened`: a new one. `lost`: one was taken from us, perhaps
+    because this process seemed dead to the others. `closed`: one is gone, for whatever reason;
+    listeners forget what they keep of it. `changed`: after any of these. `laid_out`: the number of
     shards is known, or has changed."""
 
     def __init__(
@@ -87,7 +87,8 @@ class Leasing:
         self._leaves.append(leave)
 
     async def settle_layout(self, is_closing: Callable[[], bool]) -> None:
-        """Wait until the shards are as many as the settings say; the leader sees to that."""
+        """Wait until there are as many shards as the settings say; the leader changes the
+        number."""
         wanted = self._settings.shards
         layout = await self._control.ask(lambda control: control.layout(wanted))
         while layout.shards != wanted and not is_closing():
@@ -100,7 +101,7 @@ class Leasing:
         self.laid_out(layout)
 
     async def renew(self, figures: Callable[[], dict[str, int]]) -> None:
-        """For as long as there are leases. `figures` is what the others are told of this member."""
+        """As long as there are leases. `figures` is what this member reports to the others."""
         lease_s = self._settings.lease_s
         while True:
             asked_at = self.lease_guard.now()
@@ -145,12 +146,12 @@ class Leasing:
         self._drop(number, str(error))
 
     def _drop(self, number: int, why: str) -> None:
-        """It is not ours any more: forget what is in memory, write nothing."""
+        """It is no longer ours: forget what is in memory, write nothing."""
         shard = self.shards.pop(number, None)
         self.lease_guard.ended(number)
         if shard is None:
             return
-        self._log.warning("a shard is given up", shard=number, reason=why)
+        self._log.warning("shard given up", shard=number, reason=why)
         self.lost()
         self.closed(shard)
         self.changed()
@@ -177,7 +178,7 @@ class Leasing:
             self._log.info("owns shards", owned=len(self.shards), of=count)
 
     async def _look_for_damage(self, shards: int) -> None:
-        """By the notes beside the files, whoever wrote them."""
+        """By the notes beside the files, from any process."""
         generation = self._control.layout.generation
 
         def noted() -> set[int]:
@@ -188,7 +189,7 @@ class Leasing:
         for number in damaged - self.damaged:
             self._tell_of_damage(number, "another process found it")
         for number in self.damaged - damaged:
-            self._log.info("a shard has another file: trying it", shard=number)
+            self._log.info("the file of a damaged shard was replaced: trying it", shard=number)
         self.damaged = damaged
 
     def _tell_of_damage(self, number: int, reason: str) -> None:
@@ -218,7 +219,7 @@ class Leasing:
                 self.damaged.add(number)
                 self._tell_of_damage(number, str(error))
             else:
-                # A later owner has it, or an earlier one hangs in the middle of a transaction.
+                # A later owner has it, or an earlier one hangs in a transaction.
                 self._log.warning(
                     "a shard could not be taken over", shard=number, reason=str(error)
                 )

@@ -1,12 +1,12 @@
-"""A shard that this process owns, as all its parts know it."""
+"""A shard that this process owns, as all parts see it."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(slots=True, eq=False)
 class OwnedShard:
-    """`under_way` are the requests of it, and the changes that its store was told, until the store
-    knows what became of them."""
+    """`under_way` are its requests and the changes for its store, until the store has recorded
+    them."""
 
     number: int
     epoch: int

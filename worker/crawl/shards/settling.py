@@ -1,5 +1,5 @@
-"""Writes to the shards' stores that share transactions: how URLs ended, what domains and hosts
-need remembered."""
+"""Writes to the shards' stores that share transactions: how URLs ended, and what to remember of
+domains and hosts."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Settling:
         self._last: dict[int, asyncio.Future[None]] = {}
 
     def settle(self, shard: OwnedShard, settled: Settled) -> "asyncio.Future[None]":
-        """Done when the store has it, with an error when the shard is given up."""
+        """Done when the store has it; fails when the shard is given up."""
         told = self._store.change_together(shard.number, _settle, settled)
         if told is not self._last.get(shard.number):
             self._last[shard.number] = told
@@ -36,7 +36,7 @@ class Settling:
         self._watch(shard, self._store.change_some_time(shard.number, change))
 
     def hurry(self) -> None:
-        """What waits for others to share a transaction with goes now."""
+        """Write now what waits to share a transaction."""
         self._store.lose_patience()
 
     def _watch(self, shard: OwnedShard, told: "asyncio.Future[Any]") -> None:

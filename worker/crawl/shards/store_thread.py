@@ -1,7 +1,7 @@
-"""The shard stores of this process, in a thread of their own.
+"""The shard stores of this process, all used in one thread.
 
 Changes that come within a few milliseconds share one transaction per shard: a commit costs more
-than most changes. Those that nobody waits for wait until something else of their shard goes.
+than most changes. Changes that nobody waits for go with the next one of their shard.
 """
 
 import asyncio
@@ -23,35 +23,35 @@ Result = TypeVar("Result")
 
 
 class ShardFailed(LeaseLost):
-    """Its file cannot be used: whoever worked on it stops, as with a lease that is lost."""
+    """Its file cannot be used: all work on it stops, as with a lost lease."""
 
 
 class _Change(NamedTuple):
-    # None: not of one shard, and outside of any transaction.
+    # None: not for one shard, and outside any transaction.
     shard: int | None
     call: Callable[..., Any]
     future: "asyncio.Future[Any]"
 
 
 class _Together(NamedTuple):
-    """What one change is called with, and grows until it goes."""
+    """The items of one shared change, which grow until it is handed over."""
 
     items: list[Any]
     future: "asyncio.Future[None]"
 
 
 class StoreThread:
-    """State: the open stores (touched by the thread only), and what was not handed over yet.
-    `patience_s` says how long what nobody waits for may wait."""
+    """State: the open stores (touched by the thread only), and the changes not handed over yet.
+    `patience_s` says how long a change that nobody waits for may wait."""
 
     def __init__(self, patience_s: Callable[[], float]) -> None:
-        # A shard's file cannot be used: announced before those hear who asked for something of it.
+        # A shard's file cannot be used. Announced before the futures of its changes fail.
         self.failed: Announcement[[int, StateError]] = Announcement()
         self._patience_s = patience_s
         self._loop = asyncio.get_running_loop()
         self._stores: dict[int, ShardStore] = {}
         self._gathered: list[_Change] = []
-        # The shards whose changes are gathered; those of the others may wait longer.
+        # The shards with gathered changes; changes of the others may wait longer.
         self._going: set[int] = set()
         self._patient: dict[int, list[_Change]] = {}
         # By shard and call.
@@ -68,7 +68,7 @@ class StoreThread:
     def change_some_time(
         self, shard: int, call: Callable[[ShardStore], Result]
     ) -> asyncio.Future[Result]:
-        """As `change`, with the next change of that shard, or soon if there is none."""
+        """Like `change`, but with the next change of that shard, or soon if there is none."""
         change = _Change(shard, call, self._loop.create_future())
         if shard in self._going:
             self._gathered.append(change)
@@ -81,8 +81,8 @@ class StoreThread:
     def change_together(
         self, shard: int, call: Callable[[ShardStore, list[Item]], None], item: Item
     ) -> "asyncio.Future[None]":
-        """As `change_some_time`, but once for all items of the same call that have not gone yet;
-        their future is the same."""
+        """Like `change_some_time`, but one call for all items not handed over yet; they share a
+        future."""
         together = self._together.get((shard, call))
         if together is None:
             items: list[Item] = []
@@ -114,8 +114,8 @@ class StoreThread:
         await asyncio.to_thread(self._thread.join)
 
     def _add(self, change: _Change) -> "asyncio.Future[Any]":
-        """Behind everything that was asked of its shard before; where a shard is opened or closed,
-        of all shards."""
+        """Behind all earlier changes of its shard; opening or closing a shard goes behind those of
+        all shards."""
         self._begin_gathering()
         if change.shard is None:
             for shard in list(self._patient):
@@ -126,7 +126,7 @@ class StoreThread:
         return change.future
 
     def _begin_gathering(self) -> None:
-        """Whoever calls it adds something."""
+        """The caller must add something then."""
         if not self._gathered:
             self._loop.call_later(GATHER_S, self._hand_over)
 
@@ -135,7 +135,7 @@ class StoreThread:
         self._gathered += self._patient.pop(shard, ())
 
     def lose_patience(self) -> None:
-        """All of them go; those that came later go a little sooner than they would have to."""
+        """Hand over all of them; the latest go a little sooner than they would have to."""
         if not self._patient:
             return
         self._begin_gathering()
@@ -154,13 +154,13 @@ class StoreThread:
     def _work(self) -> None:
         while (changes := self._queue.get()) is not None:
             results = self._run(changes)
-            # A loop that is closed has nobody left who waits.
+            # On a closed loop nobody waits any more.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_resolve, results)
 
     def _run(self, changes: list[_Change]) -> "list[tuple[asyncio.Future[Any], Any]]":
-        """In the order in which they came, as far as one shard goes: opening and closing stand
-        between the transactions of what came before and after."""
+        """In order for each shard: opening and closing happen between the transactions of what came
+        before and after."""
         results: list[tuple[asyncio.Future[Any], Any]] = []
         of_shards: dict[int, list[_Change]] = {}
         for change in changes:
@@ -210,10 +210,10 @@ class _Failure(NamedTuple):
 def _resolve(results: "list[tuple[asyncio.Future[Any], Any]]") -> None:
     for future, result in results:
         if future.done():
-            continue  # whoever wanted to know was cancelled
+            continue  # the task that waited was cancelled
         if isinstance(result, _Failure):
             future.set_exception(result.error)
-            # Those who do not wait for it have been told by another way.
+            # Retrieved: callers that do not wait hear of it through `failed`.
             future.exception()
         else:
             future.set_result(result)

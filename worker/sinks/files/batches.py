@@ -1,9 +1,9 @@
 """One batch of records → the end of a segment. Blocking; for the thread that writes.
 
-In this order: the records that the manifest does not have are encoded, they go to the disk behind
-the end of this process's own segment, and one commit enters their ids and the new end. Whoever is
-killed before that commit has written nothing, whoever is killed behind it everything. Two processes
-that have the same record at the same time agree by the commit: the second leaves it out.
+In this order: encode the records that the manifest does not have, write them to disk behind the end
+of this process's own segment, and commit their ids and the new end. A process killed before the
+commit has written nothing, one killed after it everything. If two processes have the same record at
+the same time, the second to commit leaves it out.
 
 Only the commit needs the manifest's lock: encoding and writing the data do not hold up others.
 """
@@ -21,13 +21,13 @@ from manyhands.worker.sinks.protocol import RecordsRefused
 
 GIB = 1024**3
 MIB = 1024**2
-# Of one place, sealed and not published.
+# Most files and bytes of one place that are sealed and not published.
 MOST_WAITING_BYTES = 4 * GIB
 MOST_WAITING_SEGMENTS = 64
 
 
 class SpoolFull(ManyhandsError):
-    """Too much waits to be published: nothing is taken before some of it is."""
+    """Too much waits to be published: nothing more is taken until some of it is."""
 
 
 class Format(Protocol):
@@ -46,7 +46,7 @@ class Segments(Protocol):
     manifest: Manifest
 
     def adopt(self) -> OwnSegment | None:
-        """One from before, if there is any."""
+        """One left from before, if any."""
 
     def create(self, now: float) -> OwnSegment: ...
 
@@ -62,7 +62,7 @@ class SealedAt:
         return size >= self.size or age_s >= self.age_s
 
 
-# Of files that are their own end.
+# For files that stay where they are written.
 NEVER = SealedAt(inf, inf)
 
 
@@ -80,7 +80,7 @@ class BatchWriter:
         self._own = self._segments.adopt()
 
     def write(self, records: Sequence[Record], now: float) -> bool:
-        """Return when all of them are durable: whether a segment is complete by that. Raises
+        """Return when all of them are durable: True if that completed a segment. Raises
         RecordsRefused, SpoolFull, and whatever the disk or the manifest raise."""
         positions = self._unknown(records)
         if not positions:
@@ -109,7 +109,7 @@ class BatchWriter:
         return is_complete
 
     def seal_if_old(self, now: float) -> bool:
-        """Whether a segment is complete by that."""
+        """True if that completed a segment."""
         own = self._own
         if own is None or not self._sealed_at.is_reached(0, now - own.created_at):
             return False
@@ -150,7 +150,7 @@ class BatchWriter:
         if count >= MOST_WAITING_SEGMENTS or size >= MOST_WAITING_BYTES:
             raise SpoolFull(
                 f"{count} files with {size / MIB:,.0f} MiB wait to be published: "
-                "nothing is taken before some of them are"
+                "nothing more is taken until some of them are"
             )
 
     def _ready_segment(self, now: float) -> OwnSegment:

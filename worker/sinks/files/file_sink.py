@@ -1,5 +1,5 @@
-"""What the sinks that write files have in common: their threads, and how they look after what they
-have written."""
+"""The common part of sinks that write files: their threads, and the housekeeping of what they have
+written."""
 
 import asyncio
 import time
@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.faktory.backoff import Backoff
 from manyhands.shared.logs import get_logger
@@ -16,17 +17,17 @@ from manyhands.worker.records import Record
 from manyhands.worker.sinks.files.batches import BatchWriter
 from manyhands.worker.sinks.files.manifest import is_permanent
 
-# How often is looked for segments that are complete, or old, or whose process died.
+# How often to look for segments that are complete, or old, or whose process died.
 SWEEP_EVERY_S = 5.0
 LONGEST_DELAY_S = 60.0
-# The same trouble is told so often.
+# How often to log the same trouble.
 TELL_EVERY_S = 60.0
 
 _Result = TypeVar("_Result")
 
 
 class Keeper(Protocol):
-    """Looks after what was written. Blocking; for a thread of its own."""
+    """Publishes or tidies what was written. Blocking; for a separate thread."""
 
     def sweep(self, now: float, *, is_last: bool = False) -> None: ...
 
@@ -37,7 +38,7 @@ class FileSink:
     """A `Sink`. State: two threads, one that writes and one that publishes, what each has open, and
     the last trouble with publishing.
 
-    `make_writer` and `make_keeper` run in these threads; each has a connection of its own."""
+    `make_writer` and `make_keeper` run in these threads; each opens its own connection."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class FileSink:
         self._is_something_complete = asyncio.Event()
         self._closing = asyncio.Event()
         self._trouble = Trouble(TELL_EVERY_S)
-        # As it is now: the age of a segment must not change because a clock is set.
+        # Fixed now: a segment's age must not change when the clock is set.
         self._ahead_s = time.time() - time.monotonic()
         self._log = get_logger("sink").bind(sink=name)
 
@@ -84,7 +85,7 @@ class FileSink:
             self._is_something_complete.set()
 
     async def close(self) -> None:
-        """Publish what is there. What cannot be published now waits for the next start."""
+        """Publish what has been written. What cannot be published now waits for the next start."""
         self._closing.set()
         self._is_something_complete.set()
         try:
@@ -103,11 +104,8 @@ class FileSink:
 
     def _opened_writer(self) -> BatchWriter:
         writer = self._make_writer()
-        try:
+        with closed_on_error(writer):
             writer.open()
-        except BaseException:
-            writer.close()
-            raise
         return writer
 
     async def _keep_house(self) -> None:

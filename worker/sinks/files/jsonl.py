@@ -24,8 +24,8 @@ _KINDS: frozenset[type] = frozenset({PageRecord, PlainRecord})
 
 
 class JsonlSink(FileSink):
-    """For `jsonl:FILE` and `jsonl+s3://bucket/prefix`. Compressed by zstd are a file whose name
-    says so, and all objects."""
+    """For `jsonl:FILE` and `jsonl+s3://bucket/prefix`. Objects, and files named .zst, are
+    compressed with zstd."""
 
     def __init__(self, url: str) -> None:
         place = parse_place(url, {})
@@ -37,7 +37,7 @@ class JsonlSink(FileSink):
     def _use_files(self, place: Place) -> None:
         path = place.path
         if path.is_dir():
-            raise ConfigError(f"SINKS: {place.name} has to be a file, and is a directory")
+            raise ConfigError(f"SINKS: {place.name} must be a file, but is a directory")
 
         def manifest() -> Manifest:
             return Manifest.open(manifest_path(path))

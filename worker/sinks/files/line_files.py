@@ -1,8 +1,8 @@
 """Files of lines that readers see while they grow: one for each process. Blocking.
 
-The first process has the very file that was named, `pages.ndjson`, the others `pages-2.ndjson` and
-so on: each the first that no other one has locked. They are never complete, and nothing is done to
-them but that what a killed process wrote and did not commit is cut off.
+The first process has the file that was named, `pages.ndjson`, the others `pages-2.ndjson` and so
+on: each takes the first that no other has locked. They are never complete; only what a killed
+process wrote without a commit is cut off.
 """
 
 import time
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.logs import get_logger
 from manyhands.worker.sinks.files.manifest import Manifest, Segment
@@ -44,11 +45,8 @@ class LineFiles:
             file = SegmentFile.make_or_take(path)
             if file is None:
                 continue
-            try:
+            with closed_on_error(file):
                 return self._entered(file, now)
-            except BaseException:
-                file.close()
-                raise
         raise ConfigError(f"SINKS: {MOST_FILES} processes write beside {self._path} already")
 
     def _entered(self, file: SegmentFile, now: float) -> OwnSegment:
@@ -62,14 +60,14 @@ class LineFiles:
             self.manifest.create(name, now, size)
             return OwnSegment(name, file, size, now)
         self._log.warning(
-            "a file has been removed or cut by somebody else: what was in it is not written again",
+            "a file was removed or cut from outside: what was in it is not written again",
             path=str(file.path),
         )
         self.manifest.resize(name, size)
         return OwnSegment(name, file, size, segment.created_at)
 
     def _end_of_what_is_whole(self, file: SegmentFile) -> int:
-        """Of one that the manifest does not know, or not like that."""
+        """Of a file that the manifest does not know, or knows differently."""
         if file.path.suffix != ZSTD:
             return _end_of_last_line(file)
         if file.length:
@@ -81,8 +79,8 @@ class LineFiles:
 
 
 class LineKeeper:
-    """A `Keeper`: cuts off what a killed process wrote and did not commit, if no other has its
-    file. Its jobs are done again, and their lines would be there twice."""
+    """A `Keeper`: cuts off what a killed process wrote without a commit, if no other has its file.
+    Its jobs run again, and their lines would be there twice."""
 
     def __init__(self, manifest: Manifest, directory: Path) -> None:
         self._manifest = manifest
@@ -100,7 +98,7 @@ class LineKeeper:
 
     def _cut(self, segment: Segment) -> None:
         with ExitStack() as stack:
-            # In a transaction: who looks for a file of its own hardly ever finds this one locked.
+            # In a transaction: a process that looks for a file hardly ever finds this one locked.
             with self._manifest.transaction():
                 file = SegmentFile.take(self._directory / segment.name)
                 if file is None:

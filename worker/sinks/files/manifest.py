@@ -1,11 +1,11 @@
-"""What of a place counts: how much of each segment, and the ids of the records in it.
+"""The committed content of a place: the size of each segment, and the ids of the records in it.
 
-One SQLite file for each place, shared by all processes of the machine that write there. Whatever is
-in a segment beyond its size here is of a batch that nobody was told of, and is cut off. A commit is
-on disk before it returns.
+One SQLite file per place, shared by all processes of the machine that write there. Whatever a
+segment holds beyond its size here belongs to a batch that was never confirmed, and is cut off. A
+commit is on disk before it returns.
 
-The one who may write is the one who changes the state of segments: so two processes can neither
-take the same record, nor make or take over the same segment.
+All changes go through SQLite's write lock: so two processes can neither take the same record, nor
+make or take over the same segment.
 """
 
 import errno
@@ -52,7 +52,7 @@ _PERMANENT_ERRORS = (
 
 
 class SegmentState(IntEnum):
-    """PUBLISHED: it is where it belongs. LOST: somebody else removed or cut its file."""
+    """PUBLISHED: it is in its final place. LOST: its file was removed or cut from outside."""
 
     OPEN = 0
     SEALED = 1
@@ -62,7 +62,7 @@ class SegmentState(IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Segment:
-    """`size` is in bytes, and all that counts of its file. Times are in seconds since the epoch."""
+    """`size` is the committed part of its file, in bytes. Times are in seconds since the epoch."""
 
     name: str
     state: SegmentState
@@ -91,7 +91,7 @@ def digest(record_id: str) -> bytes:
 
 
 def is_permanent(error: OSError) -> bool:
-    """Whether it needs somebody to change a setting or a permission."""
+    """Whether a setting or a permission has to be changed."""
     return error.errno in _PERMANENT_ERRORS
 
 
@@ -111,8 +111,8 @@ class Manifest:
                 raise ConfigError(f"SINKS: {error}") from error
             raise
         database.run("PRAGMA synchronous = FULL")
-        # Ids are scattered over all of the table: the fewer the times that their pages are written
-        # from the log into the file, the better.
+        # Ids are scattered over the whole table: the less often their pages are written from the
+        # log into the file, the better.
         database.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         database.run(f"PRAGMA busy_timeout = {BUSY_MS}")
         sync_directory(path.parent)
@@ -122,27 +122,24 @@ class Manifest:
         self._database.close()
 
     def transaction(self) -> AbstractContextManager[None]:
-        """All or nothing, and nobody else writes meanwhile. If its end raises anything, nobody
-        knows before the next transaction whether it holds."""
+        """All or nothing, and nobody else writes meanwhile. If the commit raises, only the next
+        transaction shows whether it took effect."""
         return self._database.transaction()
 
     def known(self, digests: Collection[bytes]) -> set[bytes]:
-        return {
-            found
-            for some, marks in _portions(digests)
-            for (found,) in self._database.rows(
-                f"SELECT digest FROM ids WHERE digest IN ({','.join(marks)})", some
-            )
-        }
+        return self._digests("SELECT digest FROM ids WHERE digest IN ({})", "?", digests)
 
     def add_ids(self, digests: Collection[bytes]) -> set[bytes]:
         """Those that nobody had added before. Only in a transaction."""
+        sql = "INSERT OR IGNORE INTO ids VALUES {} RETURNING digest"
+        return self._digests(sql, "(?)", digests)
+
+    def _digests(self, sql: str, mark: str, digests: Collection[bytes]) -> set[bytes]:
+        """What the statement returns, with a mark for each digest in place of its braces."""
         return {
-            added
-            for some, marks in _portions(digests)
-            for (added,) in self._database.rows(
-                f"INSERT OR IGNORE INTO ids VALUES ({'),('.join(marks)}) RETURNING digest", some
-            )
+            digest
+            for some in _portions(digests)
+            for (digest,) in self._database.rows(sql.format(",".join([mark] * len(some))), some)
         }
 
     def segment(self, name: str) -> Segment | None:
@@ -171,16 +168,16 @@ class Manifest:
         )
 
     def claim(self, name: str) -> None:
-        """Change something, so that what is known of the segment behind this commit holds for ever.
+        """Change something, so that what is known of the segment after this commit stays true.
 
-        Who is killed in a commit may have written all of it to the log and told nobody. Others do
-        not see it, but when all of them have died, SQLite finds it in the log, and it holds. The
-        next commit of anybody writes over it. So nothing that a process left behind a segment's end
-        may be cut off before there was one."""
+        A process killed during a commit may have written all of it to the log. Others do not see
+        it, but once all of them have died, SQLite finds it in the log and applies it. The next
+        commit of any process overwrites it. So nothing behind a segment's end may be cut off before
+        there was such a commit."""
         self._database.run("UPDATE segments SET claims = claims + 1 WHERE name = ?", (name,))
 
     def grow(self, name: str, size: int, records: int, state: SegmentState) -> None:
-        """By so many records, to that size."""
+        """Add `records` records; the segment's size is now `size`."""
         self._database.run(
             "UPDATE segments SET size = ?, records = records + ?, state = ? WHERE name = ?",
             (size, records, state, name),
@@ -190,7 +187,7 @@ class Manifest:
         self._database.run("UPDATE segments SET state = ? WHERE name = ?", (state, name))
 
     def resize(self, name: str, size: int) -> None:
-        """Where somebody else changed the file."""
+        """After the file was changed from outside."""
         self._database.run("UPDATE segments SET size = ? WHERE name = ?", (size, name))
 
     def forget(self, name: str) -> None:
@@ -201,12 +198,11 @@ def _segment(name: str, state: int, size: int, records: int, created_at: float) 
     return Segment(name, SegmentState(state), size, records, created_at)
 
 
-def _portions(digests: Collection[bytes]) -> Iterator[tuple[tuple[bytes, ...], list[str]]]:
+def _portions(digests: Collection[bytes]) -> Iterator[tuple[bytes, ...]]:
     """In the order of the table, so that neighbours are in the same page."""
     ordered = sorted(digests)
     for start in range(0, len(ordered), _AT_ONCE):
-        some = tuple(ordered[start : start + _AT_ONCE])
-        yield some, ["?"] * len(some)
+        yield tuple(ordered[start : start + _AT_ONCE])
 
 
 def _is_hopeless(error: StateError) -> bool:

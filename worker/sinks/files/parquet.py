@@ -1,7 +1,7 @@
 """Pages and the links between them as Parquet files, in a directory or a bucket.
 
-`pages/crawl=7/date=2026-11-17/….parquet` and `edges/…`: partitions as all readers know them. What
-is not complete yet lies beside them in `_spool`, where readers do not look.
+`pages/crawl=7/date=2026-11-17/….parquet` and `edges/…`: partitions that all readers know.
+Incomplete files are beside them in `_spool`, where readers do not look.
 """
 
 from collections.abc import Sequence

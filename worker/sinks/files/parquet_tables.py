@@ -1,8 +1,8 @@
-"""Pages and links as tables: how they lie in a segment, and how Parquet files come of it. Blocking.
+"""Pages and links as tables: their layout in a segment, and its conversion to Parquet. Blocking.
 
-A segment is a row of frames. A frame holds records of one crawl and one day: a header of fixed
+A segment is a sequence of frames. A frame holds records of one crawl and one day: a header of fixed
 length, and an Arrow stream with the pages, each with the list of its links. The links become a
-table of their own only in the end: until then their page is written once, not for each of them.
+separate table only at the end: until then their page is written once, not for each of them.
 """
 
 import struct
@@ -22,7 +22,7 @@ from manyhands.worker.sinks.rows import valid_text
 
 # What all readers take for NULL in the name of a partition.
 NO_CRAWL = "__HIVE_DEFAULT_PARTITION__"
-# A row group is as large as that in memory, or has so many rows.
+# Most bytes in memory, and most rows, of a row group.
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 ROW_GROUP_ROWS = 1_000_000
 # Of the values of a column and row group that are written once. Parquet's own 1 MB is too little
@@ -102,7 +102,7 @@ def _column(field: pa.Field, values: list[Any]) -> pa.Array:
     try:
         column = _array(field.type, values)
     except UnicodeEncodeError:
-        # To look through all text costs more than this.
+        # Checking all text first would cost more than this.
         column = _array(field.type, [_with_valid_text(value) for value in values])
     if not field.nullable and column.null_count:
         raise ValueError(f"{field.name} is missing")
@@ -125,8 +125,8 @@ def _with_valid_text(value: Any) -> Any:
 
 
 def convert(path: Path, name: str) -> Iterator[tuple[Path, str]]:
-    """A `Convert`: for each partition a file of pages and one of edges, if there are any. The same
-    segment becomes the same files again. Never more of it than a row group is in memory."""
+    """A `Convert`: for each partition a file of pages and, if there are any, one of edges. The same
+    segment becomes the same files again. At most a row group is in memory."""
     stem = name.partition(".")[0]
     for partition, places in _partitions(path).items():
         for table, schema, of_pages in (("pages", PAGES, _pages), ("edges", EDGES, _edges)):

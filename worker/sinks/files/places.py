@@ -72,7 +72,7 @@ def _parsed_bucket(scheme: str, rest: str) -> Bucket:
 
 
 def _directory_name(scheme: str, bucket: Bucket) -> str:
-    """One for each place, so that several sinks can have the same spool; told by its beginning."""
+    """One per place, so that several sinks can share a spool; its beginning is readable."""
     place = f"{scheme}://{bucket.name}/{bucket.prefix}"
     readable = re.sub(r"[^a-z0-9]+", "-", f"{scheme}-{bucket.name}-{bucket.prefix}".lower())
     return f"{readable[:60].strip('-')}-{hashlib.sha256(place.encode()).hexdigest()[:8]}"

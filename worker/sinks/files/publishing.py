@@ -1,8 +1,7 @@
-"""Segments that are complete → the files and objects that readers see. Blocking; for a thread of
-its own.
+"""Complete segments → the files and objects that readers see. Blocking; for a separate thread.
 
-Whoever has a segment's lock publishes it, in whichever process. Each step can be done again: what a
-killed process left half done, the next one does from the beginning, under the same names.
+The process that has a segment's lock publishes it. Each step can be repeated: what a killed process
+left half done, the next one does from the beginning, under the same names.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ class Store(Protocol):
     """Where published files go."""
 
     def put(self, path: Path, name: str) -> None:
-        """Whole or not at all, and over what is there by that name. `path` may be gone then."""
+        """Whole or not at all, replacing a file of that name. `path` may be gone afterwards."""
 
     def has_taken(self, name: str) -> bool:
         """Whether a file that is gone from the spool is there by that name."""
@@ -50,7 +49,7 @@ def as_it_is(path: Path, name: str) -> Iterator[tuple[Path, str]]:
 
 
 class Publishing:
-    """State: the name of the segment that could not be published last: others come before it."""
+    """State: the segment that could not be published last; others go before it."""
 
     def __init__(self, spool: Spool, store: Store, convert: Convert, oldest_s: float) -> None:
         self._spool = spool
@@ -61,8 +60,8 @@ class Publishing:
         self._failed = ""
 
     def sweep(self, now: float, *, is_last: bool = False) -> None:
-        """Publish all that is complete, and what a killed process left open for too long; with
-        `is_last` whatever nobody has. Raises what the first that fails raises."""
+        """Publish all complete segments, and those that a killed process left open for too long;
+        with `is_last` all that no process has. Raises the first error."""
         for segment in self._in_turn():
             is_due = is_last or now - segment.created_at >= self._oldest_s
             is_foreign = not segment.name.endswith(self._spool.suffix)
@@ -103,7 +102,7 @@ class Publishing:
             self._spool.lose(segment)
             return
         if not segment.records:
-            # In this order: who finds the file gone must not find it in the manifest.
+            # In this order: a process that finds the file gone must not find it in the manifest.
             self._manifest.forget(name)
             file.path.unlink()
             return

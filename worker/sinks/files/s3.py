@@ -1,6 +1,5 @@
 """Published files as objects of a bucket."""
 
-import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
@@ -10,37 +9,34 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from manyhands.shared.errors import ConfigError, ManyhandsError
-from manyhands.worker.net.buckets import open_bucket, status_in
+from manyhands.worker.net.buckets import S3Answer, open_bucket
 from manyhands.worker.sinks.files.places import Bucket
 
 # An upload holds this many parts of this size in memory.
 PART_BYTES = 8 * 1024 * 1024
 PARTS_AT_ONCE = 4
-# Of one request; a part has to get through a slow line in this time.
+# Of one request; a part has to get through a slow connection in this time.
 REQUEST_TIMEOUT = timedelta(seconds=120)
-# Whoever uploads tries again anyway, and says so.
+# The publisher tries again anyway, and logs it.
 RETRIES = 2
 RETRY_TIMEOUT = timedelta(seconds=30)
 _LONGEST_REASON = 300
-_CODE = re.compile(r"<Code>([^<]*)</Code>(?:\s*<Message>([^<]*)</Message>)?")
-# A server that says so now may say something else later.
-_TEMPORARY = (408, 429)
 
 
 class BucketTrouble(ManyhandsError):
-    """The server cannot be reached, or does not do what it is asked: try again."""
+    """The server cannot be reached, or fails: try again."""
 
 
 class BucketStore:
-    """A `Store`. An object is there when its upload is complete, and not before; uploads that a
-    killed process began are for the bucket's own rule against incomplete ones."""
+    """A `Store`. An object appears when its upload is complete; the bucket's own rule against
+    incomplete uploads removes those of killed processes."""
 
     def __init__(self, store: S3Store) -> None:
         self._store = store
 
     @classmethod
     def open(cls, name: str, bucket: Bucket) -> Self:
-        """Raises ConfigError when there is no such bucket, or when the credentials do not do."""
+        """Raises ConfigError when there is no such bucket, or the credentials are not enough."""
         try:
             store = open_bucket(
                 bucket.name,
@@ -52,7 +48,7 @@ class BucketStore:
             next(iter(obstore.list(store, chunk_size=1)), None)
         except (BaseError, OSError, ValueError) as error:
             reason = _reason(error)
-            if _is_refusal(str(error)):
+            if S3Answer.of(error).is_refusal:
                 raise ConfigError(f"SINKS: {name}: {reason}") from error
             raise BucketTrouble(reason) from error
         return cls(store)
@@ -71,15 +67,10 @@ class BucketStore:
         return False
 
 
-def _is_refusal(text: str) -> bool:
-    status = status_in(text)
-    return 300 <= status < 500 and status not in _TEMPORARY
-
-
 def _reason(error: Exception) -> str:
-    """In one line: what the server said, else what the library says."""
-    text = str(error)
-    if answer := _CODE.search(text):
-        return f"{answer[1]}: {answer[2] or 'no reason is given'}"[:_LONGEST_REASON]
-    # Before the last dash stands how long it took: that would make the same reason another one.
-    return text.partition("\n")[0].rpartition(" - ")[2][:_LONGEST_REASON]
+    """In one line: the server's message, or else the library's."""
+    answer = S3Answer.of(error)
+    if answer.code:
+        return f"{answer.code}: {answer.message or 'no reason is given'}"[:_LONGEST_REASON]
+    # How long it took is before the last dash: it would make the same reason look new.
+    return str(error).partition("\n")[0].rpartition(" - ")[2][:_LONGEST_REASON]

@@ -11,8 +11,8 @@ from typing import Self
 
 
 class SegmentFile:
-    """An open file that nobody else has locked. State: the descriptor alone; whoever has it says
-    where what counts of it ends."""
+    """An open file that this process has locked. State: the descriptor alone; the caller knows
+    where the committed part ends."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -20,10 +20,10 @@ class SegmentFile:
 
     @classmethod
     def make(cls, path: Path) -> Self:
-        """A new file, there after a power cut as well. Raises FileExistsError."""
+        """A new file that survives a power cut. Raises FileExistsError."""
         made = cls._locked(path, os.O_CREAT | os.O_EXCL)
         if made is None:
-            raise FileExistsError(f"{path} was made just now by somebody else")
+            raise FileExistsError(f"{path} was made just now by another process")
         sync_directory(path.parent)
         return made
 
@@ -37,8 +37,7 @@ class SegmentFile:
 
     @classmethod
     def take(cls, path: Path) -> Self | None:
-        """None when another process has it, or has just put it elsewhere. Raises
-        FileNotFoundError."""
+        """None when another process has it, or has just moved it. Raises FileNotFoundError."""
         return cls._locked(path, 0)
 
     @classmethod
@@ -61,8 +60,8 @@ class SegmentFile:
         return os.fstat(self._descriptor).st_size
 
     def put(self, data: bytes, offset: int) -> None:
-        """Return when it is on disk, and the end of the file. Leave nothing of it when that
-        fails."""
+        """Write at `offset`, where the file then ends; on disk on return. A failed write leaves
+        nothing."""
         rest = memoryview(data)
         end = offset
         try:
@@ -74,13 +73,13 @@ class SegmentFile:
                 os.ftruncate(self._descriptor, end)
             os.fdatasync(self._descriptor)
         except OSError:
-            # What cannot be cut is no part of the file all the same.
+            # What cannot be cut off now still does not count.
             with suppress(OSError):
                 self.cut(offset)
             raise
 
     def cut(self, size: int) -> None:
-        """To what counts of it."""
+        """To its committed size."""
         os.ftruncate(self._descriptor, size)
         os.fdatasync(self._descriptor)
 
@@ -98,12 +97,12 @@ class SegmentFile:
 
 
 def sync_directory(directory: Path) -> None:
-    """A new or renamed file is there after a power cut only when its directory is written too."""
+    """A new or renamed file survives a power cut only when its directory is written, too."""
     sync_file(directory)
 
 
 def sync_file(path: Path) -> None:
-    """One that somebody else has written and closed."""
+    """A file that was written and closed elsewhere."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -112,7 +111,7 @@ def sync_file(path: Path) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """With all above it, there after a power cut as well."""
+    """With its parents, so that it survives a power cut."""
     missing = []
     while not directory.is_dir():
         missing.append(directory)

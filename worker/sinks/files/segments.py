@@ -1,8 +1,8 @@
-"""The segments of a place that are published once they are complete: who has which, and what a
-crash left of them. Blocking.
+"""The segments of a place that are published once complete: who has which, and what a crash left.
+Blocking.
 
-A segment is a file `NAME.open` in the spool, locked by the process that writes it. One whose
-process died is taken over by the next that needs one, or is sealed when it has waited long enough.
+A segment is a file `NAME.open` in the spool, locked by the process that writes it. If that process
+dies, the next one that needs a segment takes it over, or it is sealed after a while.
 """
 
 import secrets
@@ -22,8 +22,8 @@ OPEN = ".open"
 
 @dataclass(slots=True)
 class OwnSegment:
-    """One that this process writes. `size` is what counts of it; `is_doubtful` after a commit of
-    which nobody knows whether it holds."""
+    """One that this process writes. `size` is its committed size; `is_doubtful` after a commit that
+    may or may not have taken effect."""
 
     name: str
     file: SegmentFile
@@ -36,14 +36,14 @@ _Taken = TypeVar("_Taken", OwnSegment, OwnSegment | None)
 
 
 def settle(manifest: Manifest, own: OwnSegment) -> None:
-    """Find out how much of it counts, after a commit that may or may not hold."""
+    """Find out its committed size, after a commit that may or may not have taken effect."""
     manifest.claim(own.name)
     own.size = cut_to_what_counts(manifest, own.name, own.file)
     own.is_doubtful = False
 
 
 def cut_to_what_counts(manifest: Manifest, name: str, file: SegmentFile) -> int:
-    """Its size then. Only behind a claim."""
+    """Its committed size. Only after a claim."""
     segment = manifest.segment(name)
     assert segment is not None, "a segment that we have locked is gone from the manifest"
     if file.length > segment.size:
@@ -52,7 +52,7 @@ def cut_to_what_counts(manifest: Manifest, name: str, file: SegmentFile) -> int:
 
 
 def taken_over(manifest: Manifest, take: Callable[[], _Taken]) -> _Taken:
-    """What `take` gets hold of in a transaction, cut to what counts of it; let go if either
+    """The segment that `take` gets in a transaction, cut to its committed size; released if either
     fails."""
     with ExitStack() as if_it_fails:
         with manifest.transaction():
@@ -66,8 +66,8 @@ def taken_over(manifest: Manifest, take: Callable[[], _Taken]) -> _Taken:
 
 
 class Spool:
-    """Where the segments of one place lie. State: none but that of the manifest and the files.
-    `suffix` is that of the files that come of it: segments of another one are not taken over."""
+    """Where the segments of one place are. State: only that of the manifest and the files. `suffix`
+    is that of the published files: segments with another one are not taken over."""
 
     def __init__(self, manifest: Manifest, directory: Path, suffix: str) -> None:
         self.manifest = manifest
@@ -79,7 +79,7 @@ class Spool:
         return self._directory / (name + OPEN)
 
     def adopt(self) -> OwnSegment | None:
-        """One that nobody has, cut to what counts of it; None if there is none."""
+        """A segment that no process has, cut to its committed size; None if there is none."""
         return taken_over(self.manifest, self._tidy_and_take)
 
     def create(self, now: float) -> OwnSegment:
@@ -103,7 +103,7 @@ class Spool:
             return
         self.manifest.set_state(segment.name, SegmentState.LOST)
         self._log.error(
-            "a file that was not complete has been removed or cut by somebody else",
+            "an incomplete file was removed or cut from outside",
             path=str(self.path(segment.name)),
             records=segment.records,
         )
@@ -132,8 +132,8 @@ class Spool:
         return None
 
     def _tidy(self) -> None:
-        """Remove files that were made and never entered in the manifest, and those that were
-        published and then not removed."""
+        """Remove files that never got into the manifest, and published ones that were not
+        removed."""
         for path in self._directory.glob(f"manyhands-*{OPEN}"):
             # Others publish meanwhile.
             with suppress(FileNotFoundError):
@@ -144,6 +144,6 @@ class Spool:
     def _is_left_over(self, path: Path) -> bool:
         segment = self.manifest.segment(path.name.removesuffix(OPEN))
         if segment is None:
-            # One with something in it is of a manifest that somebody removed.
+            # A file with content belongs to a manifest that was removed.
             return path.stat().st_size == 0
         return segment.state is SegmentState.PUBLISHED

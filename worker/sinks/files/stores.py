@@ -1,13 +1,12 @@
-"""From a place to where its files are published."""
+"""Chooses the store in which a place's files are published."""
 
-import importlib
 from typing import cast
 
-from manyhands.shared.errors import ConfigError
+from manyhands.worker.service.extras import import_extra
 from manyhands.worker.sinks.files.places import Place
 from manyhands.worker.sinks.files.publishing import Directory, Store
 
-# Not imported above: only who writes to S3 needs the library.
+# Imported only when a sink writes to S3: nothing else needs the library.
 _S3 = "manyhands.worker.sinks.files.s3"
 
 
@@ -15,10 +14,5 @@ def store_of(place: Place) -> Store:
     """Raises ConfigError when it can never be used, anything else when it cannot be now."""
     if place.bucket is None:
         return Directory(place.path)
-    try:
-        s3 = importlib.import_module(_S3)
-    except ImportError as error:
-        raise ConfigError(
-            f"SINKS: {place.name} needs {error.name}, which is not installed: pip install '.[s3]'"
-        ) from error
+    s3 = import_extra(_S3, f"SINKS: {place.name}", "s3")
     return cast("Store", s3.BucketStore.open(place.name, place.bucket))

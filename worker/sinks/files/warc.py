@@ -26,11 +26,11 @@ SEALED_AT = SealedAt(size=GIB, age_s=15 * 60)
 MANIFEST = "warc.manifest"
 _OPTIONS = {"compression": ("gzip", "zstd")}
 _SUFFIXES = {"gzip": ".warc.gz", "zstd": ".warc.zst"}
-# Hardly larger than what zlib makes at level 6, and three to ten times as quick.
+# Hardly larger than zlib's level 6, and three to ten times as fast.
 _GZIP_LEVEL = 2
 # With a header and a checksum of its own.
 _GZIP_BITS = 31
-# As quick as that and a little smaller; the next levels take much longer for little.
+# As fast as that and a little smaller; the next levels take much longer for little gain.
 _ZSTD_LEVEL = 1
 
 

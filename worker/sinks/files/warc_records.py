@@ -3,8 +3,8 @@
 A page is a `request`, a `response` and a `metadata` record, each compressed by itself. Everything
 in them follows from the capture: the same one becomes the same bytes again.
 
-Nothing that a server sends can end a header of ours: URLs and ids are escaped, and the head of an
-answer is brought into order before it goes into the block.
+Nothing that a server sends can end one of our headers: URLs and ids are escaped, and the head of an
+answer is cleaned up before it goes into the block.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ _WELL_FORMED_RESPONSE = re.compile(_STATUS_LINE + _HEADERS)
 _WELL_FORMED_REQUEST = re.compile(_REQUEST_LINE + _HEADERS)
 _ODD_STATUS_LINE = re.compile(rb"[!-~]{1,20} +(\d{3}(?:[^\d].*)?)")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
-# They are about the body as it was sent. Ours is decoded: readers would decode it once more.
+# They describe the body as sent. Ours is decoded: readers would decode it once more.
 _ABOUT_TRANSFER = re.compile(
     rb"^(?=(?:content-encoding|transfer-encoding|content-length)[ \t\v\f]*:)", re.I | re.M
 )
@@ -97,7 +97,7 @@ def warcinfo_record(name: str, date: str, pack: Pack) -> bytes:
 
 
 def record_id(capture_id: str, kind: str) -> str:
-    """A UUID of version 5. Of the standard library's, most of the time goes into its object."""
+    """A UUID of version 5. The standard library spends most of the time on its object."""
     name = f"{kind}:{capture_id}".encode("utf-8", "surrogatepass")
     text = hashlib.sha1(_NAMESPACE + name, usedforsecurity=False).hexdigest()
     variant = "89ab"[int(text[16], 16) & 3]
@@ -114,8 +114,8 @@ def request_block(request: bytes) -> bytes:
 
 
 def response_head(head: bytes, length: int) -> bytes:
-    """With the length that the body has here; what was said of the body as it was sent is kept
-    under names that nobody acts upon, the same as Common Crawl's."""
+    """With the length of the body as stored; headers about the body as sent are kept under names
+    that readers ignore, the same as Common Crawl's."""
     if not _WELL_FORMED_RESPONSE.fullmatch(head):
         head = _repaired_head(head)
     renamed = _ABOUT_TRANSFER.sub(b"X-Crawl-", head[:-2])

@@ -39,17 +39,17 @@ EXAMPLE = "elasticsearch://user:password@host:9200/index"
 DEFAULT_PORT = 9200
 CONNECT_S = 10.0
 COMMAND_S = 60.0
-# Before documents that the server had no room for are sent again; then the batch fails.
+# Waits before documents that the server had no room for are sent again; then the batch fails.
 DELAYS_S = (0.5, 1.0, 2.0)
 BULK_PATH = "/_bulk?filter_path=errors,items.*.status,items.*.error"
 JSON = {"Content-Type": "application/json"}
 NDJSON = {"Content-Type": "application/x-ndjson"}
-# A server would compress its answers, which costs more than to send them.
+# Otherwise a server compresses its answers, which costs more than sending them.
 HEADERS = {"Accept-Encoding": "identity"}
 OK = 200
 NOT_FOUND = 404
 TOO_LARGE = 413
-# What an operator has to see to, and how.
+# What an operator has to do about it.
 REMEDIES = {
     401: "check user and password, with special characters URL-escaped",
     403: "let the user create these indices and write to them",
@@ -58,8 +58,8 @@ REMEDIES = {
 
 @dataclass(slots=True)
 class Outcome:
-    """Of the documents of a batch that did not get in: those that never will, with reasons by
-    their places, and those that there was no room for, with the last reason."""
+    """Documents of a batch that were not taken: those that never will be, with reasons by index,
+    and those that there was no room for, with the last reason."""
 
     refused: dict[int, str] = field(default_factory=dict)
     again: list[Placed] = field(default_factory=list)
@@ -129,8 +129,8 @@ class ElasticsearchSink:
             await self._session.close()
 
     async def _make_index(self, name: str, settings: Mapping[str, Any]) -> None:
-        """If it is not there: a user who may just write can be given one that others have made,
-        or an alias."""
+        """If it is missing: a user who may only write can be given an existing index, or an
+        alias."""
         path = f"/{quote(name, safe='')}"
         status, answer = await self._call("HEAD", path)
         if status == NOT_FOUND:
@@ -157,7 +157,7 @@ class ElasticsearchSink:
             self._sort(together, fates_of(answer, len(together)), outcome)
 
     async def _send_halves(self, together: list[Placed], outcome: Outcome) -> None:
-        """The server, or a proxy in front of it, takes less than others do."""
+        """The server, or a proxy in front of it, has a low limit."""
         if len(together) == 1:
             outcome.refused[together[0][0]] = "the document is too large for the server"
             return

@@ -1,4 +1,4 @@
-"""What goes to Elasticsearch's `_bulk` and what its answer means. Pure."""
+"""Requests for Elasticsearch's `_bulk`, and the meaning of its answers. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from manyhands.worker.sinks.rows import LONGEST_REASON, json_of
 
 # Of one request. Servers take 100 MB by default, some hosted ones only 10.
 MOST_BODY_BYTES = 8 * 1024 * 1024
-# The server takes no longer one.
+# The server takes no longer ids.
 LONGEST_ID_BYTES = 512
-# Of a keyword, in characters: a term has 32,766 bytes at the most. What is longer is kept, but is
-# not found by this field.
+# Of a keyword, in characters: a term has at most 32,766 bytes. A longer value is kept, but cannot
+# be found by this field.
 LONGEST_KEYWORD = 8191
 CREATED = (200, 201)
 # The id is there already: a repeat.
 CONFLICT = 409
 TOO_MANY_REQUESTS = 429
 SERVER_ERROR = 500
-# Of an item that is wrong in itself; other errors below 500 are those of the index or the user.
+# The item itself is wrong; other errors below 500 are about the index or the user.
 BAD_REQUEST = 400
 OF_THE_INDEX = "index_closed_exception"
 
@@ -110,13 +110,13 @@ def document_of(record: Record, indices: Indices) -> Document:
         index, source = indices.records, json_of({"id": record.id, "body": body})
     else:
         raise TypeError(f"there is no index for {type(record).__name__}")
-    # `create`: what is there is left as it is.
+    # `create`: an existing document stays as it is.
     action = orjson.dumps({"create": {"_index": index, "_id": record.id}})
     return Document((index, record.id), b"%b\n%b\n" % (action, source))
 
 
 def requests_of(documents: Sequence[Placed]) -> Iterator[list[Placed]]:
-    """As many together as one request may have; a document that is too large for it goes alone."""
+    """As many as one request may have; a document that is too large goes alone."""
     together: list[Placed] = []
     size = 0
     for placed in documents:
@@ -131,10 +131,10 @@ def requests_of(documents: Sequence[Placed]) -> Iterator[list[Placed]]:
 
 
 def fates_of(answer: Any, count: int) -> list[tuple[Fate, str]]:
-    """Of so many documents in their order, with reasons. `answer` is that to a `_bulk`. Raises
-    ValueError when it is something else."""
+    """Of `count` documents in order, with reasons. `answer` is that to a `_bulk`. Raises ValueError
+    when it is something else."""
     if not isinstance(answer, dict) or "errors" not in answer:
-        raise ValueError("the answer is not one of Elasticsearch")
+        raise ValueError("the answer does not come from Elasticsearch")
     if not answer["errors"]:
         return [(Fate.DONE, "")] * count
     fates = [_fate(item["create"]) for item in answer["items"]]

@@ -1,9 +1,8 @@
 """Records as messages of Kafka: `<topic>-pages`, `<topic>-edges` and `<topic>-records`.
 
-A message has the id of its record as its key. Kafka does not know what it has already: a worker
-that dies between a message and the end of its job makes the same message again. Consumers tell them
-by their keys, or read a compacted topic. While a process lives it sends nothing again that was
-acknowledged.
+A message's key is the id of its record. Kafka does not know what it already has: if a worker dies
+between a message and the end of its job, the same message is sent again. Consumers recognize it by
+its key, or read a compacted topic. A living process never repeats an acknowledged message.
 """
 
 import asyncio
@@ -27,7 +26,7 @@ DEFAULT_PORT = 9092
 CONNECT_S = 10.0
 # From handing a message over to the acknowledgement; librdkafka tries again meanwhile.
 DELIVERY_S = 30.0
-# Every message has been told of by then.
+# By then every message has been reported.
 FLUSH_S = DELIVERY_S + 10.0
 FULL_QUEUE_S = 0.1
 LONGEST_RECONNECT_MS = 2000
@@ -41,7 +40,7 @@ SECURITY = {
     ("kafka+ssl", False): "SSL",
     ("kafka+ssl", True): "SASL_SSL",
 }
-# Of making a topic: what trying again cannot help.
+# Errors of creating a topic that trying again cannot help.
 NO_TOPIC = frozenset(
     {
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -57,8 +56,8 @@ Result = TypeVar("Result")
 
 
 class KafkaSink:
-    """A `Sink`. State: the producer and the thread that waits for it, what it has told of its
-    brokers, and which messages of a batch that failed are there already."""
+    """A `Sink`. State: the producer and the thread that waits for it, its last report on the
+    brokers, and which messages of a failed batch are already stored."""
 
     kinds = frozenset({PageRecord, PlainRecord})
 
@@ -107,7 +106,7 @@ class KafkaSink:
             self._raise(error.args[0])
         finally:
             if self._producer is None:
-                # Here, not when the loop's thread lets go of it: this waits for threads to end.
+                # Here, not in the loop's thread: destroying it waits for threads to end.
                 producer.close()
         return producer
 
@@ -115,7 +114,7 @@ class KafkaSink:
         """With as many partitions and replicas as is the brokers' default."""
         if not missing:
             return
-        # It has to live for as long as its answers are waited for.
+        # It has to live until its answers have come.
         admin = AdminClient(self._settings)
         made = admin.create_topics([NewTopic(topic) for topic in missing])
         for future in made.values():
@@ -152,7 +151,7 @@ class KafkaSink:
         self._acknowledged.clear()
 
     def _deliver(self, producer: Producer, values: dict[Name, bytes]) -> dict[Name, KafkaError]:
-        """Return when all of them are there, but for those that are too large, or came with such.
+        """Return when all are stored, except those that are too large or were sent with such a one.
         Raises ConnectionError."""
         failed: dict[Name, KafkaError] = {}
 
@@ -170,7 +169,7 @@ class KafkaSink:
                     failed[name] = refusal.args[0]
         if producer.flush(FLUSH_S):
             self._forget_producer()
-            raise ConnectionError(f"no word of some messages within {FLUSH_S:g} s")
+            raise ConnectionError(f"no report on some messages within {FLUSH_S:g} s")
         self._acknowledged |= values.keys() - failed.keys()
         for error in failed.values():
             if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
@@ -178,8 +177,8 @@ class KafkaSink:
         return failed
 
     def _hear(self, error: KafkaError) -> None:
-        """What librdkafka has to tell beyond single messages. That all brokers are down follows
-        on what is wrong with the last of them."""
+        """What librdkafka reports beyond single messages. "All brokers are down" comes after the
+        error of the last of them."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._told = error
 
@@ -191,7 +190,7 @@ class KafkaSink:
                 "characters URL-escaped"
             )
         if error.fatal() or told.fatal() or error.code() == KafkaError._FATAL:
-            # Of an idempotent producer that has lost count: a new one can go on.
+            # An idempotent producer has lost count: a new one can continue.
             self._forget_producer()
         raise ConnectionError(error.str() if told is error else f"{error.str()}: {told.str()}")
 
@@ -213,7 +212,7 @@ def _produce(
         try:
             producer.produce(topic, value, key, on_delivery=report)
         except BufferError:
-            # Its queue is full. It has an end: what is in it is delivered, or is given up.
+            # Its queue is full. This ends: everything in it is delivered or given up.
             producer.poll(FULL_QUEUE_S)
         else:
             return
@@ -231,7 +230,7 @@ def _settings(place: ServerUrl) -> dict[str, Any]:
         # answer librdkafka takes for one to all that was sent before (rd_kafka_dr_implicit_ack),
         # and the messages that were refused are lost without an error.
         "max.in.flight.requests.per.connection": 1,
-        # That all others are there is known when nothing is on its way any more.
+        # All others are known to be stored when nothing is in flight any more.
         "delivery.report.only.error": True,
         "compression.type": "lz4",
         "message.timeout.ms": int(DELIVERY_S * 1000),
@@ -240,7 +239,7 @@ def _settings(place: ServerUrl) -> dict[str, Any]:
         "queue.buffering.max.messages": QUEUE_MESSAGES,
         "socket.connection.setup.timeout.ms": int(CONNECT_S * 1000),
         "reconnect.backoff.max.ms": LONGEST_RECONNECT_MS,
-        # What is wrong is told by exceptions; it would write to the standard error.
+        # Errors are raised as exceptions; by default it would log to stderr.
         "log_level": 0,
     }
     if place.user:

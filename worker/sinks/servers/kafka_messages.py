@@ -1,7 +1,7 @@
 """Records → messages for Kafka: their topics, keys and JSON. Pure.
 
-The links of a page are one message for all of them: a message each would cost ten times as much as
-the page itself, and a compacted topic, which keeps the last message of a key, would keep one link.
+All links of a page are one message: a message for each would cost ten times as much as the page
+itself, and a compacted topic, which keeps the last message of a key, would keep one link.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from manyhands.worker.sinks.rows import json_of
 
 # Of the links in one message, in characters: a broker takes 1 MB by default.
 MOST_LINK_CHARACTERS = 400_000
-# The links have a topic of their own.
+# Links have a separate topic.
 _PAGE_FIELDS = [field.name for field in fields(PageRecord) if field.name != "links"]
 _page_values = attrgetter(*_PAGE_FIELDS)
 
@@ -50,8 +50,8 @@ def messages_of(record: Record, topics: Topics) -> list[tuple[str, bytes, bytes]
 
 
 def _edges(page: PageRecord, key: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Mostly one message. The parts of a page with very many links have keys of their own, the
-    same ones whenever the page is written."""
+    """Mostly one message. A page with very many links has several, each with a key that is the same
+    whenever the page is written."""
     for part, targets in enumerate(_parts(page.links)):
         part_key = b"%b/%d" % (key, part + 1) if part else key
         value = {

@@ -1,7 +1,7 @@
 """Records as rows of a PostgreSQL database: the tables `pages` and `records`, and the view `edges`.
 
 A batch is one transaction: COPY into a temporary table, and from there what is not in the table
-yet. After any trouble the connection is thrown away, and the next batch makes another one.
+yet. After any error the connection is discarded, and the next batch makes another one.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ CONNECT_S = 10.0
 # For all that is done with a connection between two batches, or for one batch.
 COMMAND_S = 60.0
 CLOSE_S = 5.0
-# Of all who make our tables; any number that nobody else locks in the same database.
+# The advisory lock for creating our tables; any number that nobody else locks in the database.
 LOCK = 0x6D616E7968616E64
-# The fault is in a row, not with the server: it would be the same tomorrow. The last three are
-# what asyncpg raises for values that it cannot send.
+# A row is at fault, not the server: trying again cannot help. The last three are what asyncpg
+# raises for values that it cannot send.
 ROW_FAULTS = (
     asyncpg.DataError,
     asyncpg.IntegrityConstraintViolationError,
@@ -42,7 +42,7 @@ ROW_FAULTS = (
     TypeError,
     ValueError,
 )
-# What an operator has to see to, and how. By the beginning of the error's SQLSTATE.
+# What an operator has to do about it, by the beginning of the error's SQLSTATE.
 REMEDIES = {
     "28": "check user and password, with special characters URL-escaped",
     "3D": "create it, or name another one",
@@ -84,7 +84,7 @@ class PostgresSink:
         except RecordsRefused:
             raise
         except BaseException:
-            # Also when we are cancelled: how far it is, nobody knows.
+            # Also when cancelled: the state of the transaction is unknown.
             connection.terminate()
             raise
 
@@ -93,7 +93,7 @@ class PostgresSink:
             await self._connection.close(timeout=CLOSE_S)
 
     async def _connected(self) -> Connection:
-        """A connection that has what a batch needs. Raises ConfigError."""
+        """A connection that is ready for a batch. Raises ConfigError."""
         place = self._place
         try:
             async with _within(CONNECT_S):
@@ -123,8 +123,8 @@ class PostgresSink:
 
 
 async def _prepare(connection: Connection) -> None:
-    """Make the tables that are not there. Only these: a user who may just insert can be given
-    tables that others have made."""
+    """Create the missing tables. Only these: a user who may only insert can be given existing
+    tables."""
     # By statement, not at connecting: a PgBouncer takes only few settings there. It has to be one
     # that pools sessions, because the temporary tables last as long as the session.
     await connection.execute("SET synchronous_commit TO on")
@@ -134,7 +134,7 @@ async def _prepare(connection: Connection) -> None:
         if not await _exists(connection, table.name):
             await connection.execute(table.create)
         await connection.execute(table.create_incoming)
-        # Of no rows: to know now that there are all the columns, and that we may.
+        # Without rows: to check now that the columns exist and that we may insert.
         await connection.execute(table.insert)
     if not await _exists(connection, EDGES):
         await connection.execute(CREATE_EDGES)
@@ -146,7 +146,7 @@ async def _exists(connection: Connection, name: str) -> bool:
 
 
 async def _write(connection: Connection, rows: dict[str, Rows]) -> None:
-    """Raises RecordsRefused, and leaves a connection that can be used then."""
+    """Raises RecordsRefused; the connection is still usable then."""
     try:
         await _transact(connection, rows, "COMMIT")
     except ROW_FAULTS as error:
@@ -161,8 +161,8 @@ async def _write(connection: Connection, rows: dict[str, Rows]) -> None:
 
 
 async def _transact(connection: Connection, rows: dict[str, Rows], end: str) -> None:
-    """With the statements themselves, not with asyncpg's context manager: that one asks the server
-    for a rollback when time is up, and waits for an answer that does not come."""
+    """With plain statements, not with asyncpg's context manager: on a time-out that one asks the
+    server for a rollback, and waits for an answer that does not come."""
     async with _within(COMMAND_S):
         await connection.execute("BEGIN")
         for table in TABLES:
@@ -177,7 +177,7 @@ async def _insert(connection: Connection, table: Table, rows: Rows) -> None:
 
 
 async def _faults(connection: Connection, name: str, rows: Rows) -> dict[int, str]:
-    """Which of them the table cannot take, found by halves; nothing is kept."""
+    """Find the rows that the table cannot take, by bisection; nothing is kept."""
     try:
         await _transact(connection, {name: rows}, "ROLLBACK")
     except ROW_FAULTS as error:

@@ -1,5 +1,4 @@
-"""URLs of sinks that are servers: where they are, who logs in, and a name to tell without the
-password. Pure."""
+"""URLs of sinks that are servers: hosts, login, and a name without the password for logs. Pure."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ def server_url(url: str, *, schemes: Collection[str], default_port: int, example
         login, _, places = parts.netloc.rpartition("@")
         hosts = tuple(_host_and_port(place, default_port) for place in places.split(","))
         if "@" in parts.path:
-            # A slash in a password ends the host for whoever reads the URL.
+            # An unescaped slash in the password ends the host.
             raise ValueError("a part of the password")
     except ValueError:
         raise ConfigError(
@@ -46,7 +45,7 @@ def server_url(url: str, *, schemes: Collection[str], default_port: int, example
         ) from None
     path = unquote(parts.path.strip("/"))
     if not path or "/" in path:
-        raise ConfigError(f"SINKS: a {scheme} URL needs one name behind the host: use {example}")
+        raise ConfigError(f"SINKS: a {scheme} URL needs one name after the host: use {example}")
     user, _, password = login.partition(":")
     with_ports = ",".join(
         f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts

@@ -1,11 +1,11 @@
 """One SQLite file of the state: how it is opened, and its errors as ours.
 
-In WAL mode with synchronous=NORMAL a commit survives the death of the process. A loss of power may
-take the last commits of a file, never a part of one: pages are fetched again then. It may also take
-them from one file and not from another, and so links that were admitted to a shard whose file went
-further back than that of their page.
+In WAL mode with synchronous=NORMAL a commit survives the death of the process. A power failure may
+lose the last commits of a file, never a part of one; their pages are then fetched again. It may
+lose them from one file and not from another: links are lost if the file of the shard they were
+admitted to goes back further than the file of their page.
 
-Results come as one row of JSON where many are expected: each row that Python fetches costs a fight
+Queries that find many rows return them as one row of JSON: for each row fetched, Python contends
 with the event loop's thread for the interpreter's lock.
 """
 
@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 import orjson
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.sqlite.schema import Schema
 from manyhands.shared.errors import ManyhandsError
 
@@ -26,8 +27,8 @@ PAGE_BYTES = 4096
 CACHE_BYTES = 2 * 1024 * 1024
 CHECKPOINT_PAGES = 2048
 WAL_LIMIT_BYTES = 2 * CHECKPOINT_PAGES * PAGE_BYTES
-# How long somebody else's transaction is waited for. They take milliseconds; one that takes longer
-# is that of a process which was stopped in it.
+# How long to wait for another process's transaction. They take milliseconds, unless the process was
+# stopped in the middle of one.
 BUSY_S = 5.0
 _RETRY_S = 0.01
 # A sector that cannot be read, or a file that was cut.
@@ -44,7 +45,7 @@ class StateDamaged(StateError):
 
 
 class StateBusy(StateError):
-    """Somebody else writes the file, for too long: try again."""
+    """Another process has been writing the file for too long: try again."""
 
 
 class Database:
@@ -138,8 +139,7 @@ def open_for_reading(path: Path, schema: Schema) -> Database | None:
 
 
 def make_file(path: Path, schema: Schema, cache_bytes: int) -> Database:
-    """Make a file that is thrown away unless it becomes complete: quickly, and with neither a log
-    nor a way back."""
+    """Create a file that is discarded unless it is completed: fast, without a log or rollback."""
     with _opening(path) as database:
         database.run(f"PRAGMA page_size = {PAGE_BYTES}")
         database.value("PRAGMA journal_mode = OFF")
@@ -176,11 +176,8 @@ def _opening(path: Path) -> Iterator[Database]:
         )
     except sqlite3.DatabaseError as error:
         _raise_ours(path, error)
-    try:
+    with closed_on_error(connection):
         yield Database(path, connection)
-    except BaseException:
-        connection.close()
-        raise
 
 
 def _version(database: Database, schema: Schema) -> int:
@@ -198,7 +195,7 @@ def _version(database: Database, schema: Schema) -> int:
 
 
 def _use_log(database: Database) -> None:
-    """Two processes that do this to a new file at once get no time-out of SQLite's."""
+    """SQLite's time-out does not cover two processes that do this to a new file at once."""
     until = time.monotonic() + BUSY_S
     while True:
         try:

@@ -3,6 +3,7 @@ layout `gen-<n>/shard-<nn>.db`. A file for each shard, so that owners never wait
 
 from pathlib import Path
 
+from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.clock import keep_time_of
 from manyhands.shared.crawl.store.damage import has_note, remove_note, write_note
 from manyhands.shared.crawl.store.model import LeaseLost
@@ -17,7 +18,7 @@ from manyhands.shared.crawl.store.sqlite.reader import SqliteReader
 from manyhands.shared.crawl.store.sqlite.schema import CONTROL, SHARD
 from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
 
-# Whoever takes a shard over looks through a file up to this size, in some 60 ms.
+# A new owner checks all pages of a file up to this size; that takes about 60 ms.
 LOOKED_THROUGH_BYTES = 32 * 1024 * 1024
 
 
@@ -43,19 +44,16 @@ def open_control(directory: Path) -> SqliteControl:
 
 def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> SqliteShard:
     """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
-    already or its generation is gone, StateBusy when an earlier one hangs in the middle of a
-    transaction, StateDamaged when the file is, which others are told of."""
+    or its generation is gone, StateBusy when an earlier owner hangs in the middle of a
+    transaction, StateDamaged when the file is damaged; a note then tells the other processes."""
     existing = generations(directory)
     if generation not in existing and max(existing, default=0) > generation:
         raise LeaseLost(f"the shards of generation {generation} were laid out anew")
     path = shard_file(directory, generation, shard)
     try:
         store = SqliteShard(_sound(path), epoch)
-        try:
+        with closed_on_error(store):
             store.take_over(now)
-        except BaseException:
-            store.close()
-            raise
     except StateDamaged as error:
         write_note(path, str(error))
         raise
@@ -64,14 +62,11 @@ def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: fl
 
 
 def _sound(path: Path) -> Database:
-    """Looked through if it is small, or was found damaged before."""
+    """Checked if it is small, or was found damaged before."""
     database = open_file(path, SHARD)
     if has_note(path) or path.stat().st_size <= LOOKED_THROUGH_BYTES:
-        try:
+        with closed_on_error(database):
             database.look_through()
-        except BaseException:
-            database.close()
-            raise
     return database
 
 

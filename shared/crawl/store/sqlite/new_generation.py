@@ -1,5 +1,5 @@
-"""The files of a generation that is being built. What comes belongs to one old shard at a time, and
-goes to the new shard of its domain."""
+"""The files of a generation that is being built: rows arrive from one old shard at a time and go to
+the new shard of their domain."""
 
 import os
 from collections import Counter, defaultdict

@@ -48,7 +48,7 @@ class OldShard:
             database.close()
 
     def copy_to(self, new: NewGeneration) -> Iterator[int]:
-        """Copy everything; tells the number of URLs after every part of them."""
+        """Copy everything; reports the number of URLs after every part."""
         database = self._open(self._number)
         try:
             new.add_counters(database.rows("SELECT crawl, name, value FROM counters"))

@@ -1,8 +1,8 @@
 """A new count of shards: the files of one generation become those of the next.
 
-The next generation is built beside the present one and counts from one transaction of the control
-file on; whatever was built before that is thrown away by the next attempt. Nothing holds more in
-memory than a part of a file at a time.
+The next generation is built beside the present one and takes over in one transaction of the control
+file; the next attempt discards whatever an earlier one left unfinished. Only a part of a file is in
+memory at a time.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ from manyhands.shared.crawl.store.sqlite.new_generation import NewGeneration, sy
 from manyhands.shared.crawl.store.sqlite.old_shard import OldShard
 
 OWNER = "reshard"
-# Renewed after every part that was copied, so that nobody begins in vain. What decides is whether
-# somebody did, in the end.
+# Renewed after every part copied, so that no owner starts in vain. What decides in the end is
+# whether one did.
 LEASE_S = 10.0
 LOCK = "reshard.lock"
 
@@ -34,8 +34,8 @@ Progress = Callable[[int, int], None]
 
 
 def reshard(directory: Path, control: SqliteControl, shards: int, on_progress: Progress) -> None:
-    """Bring the state to so many shards; to be called by every new leader, since it also clears
-    away what an attempt that was killed has left. Raises StateBusy while a shard has an owner."""
+    """Change the number of shards. Every new leader calls this, since it also removes what a
+    killed attempt left. Raises StateBusy while a shard has an owner."""
     with _lock(directory), _leaving(control):
         layout = control.layout(shards)
         _clear(directory, layout.generation)

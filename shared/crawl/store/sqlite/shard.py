@@ -1,4 +1,4 @@
-"""A shard's file in the hands of its owner."""
+"""A shard's file, as its owner uses it."""
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -68,8 +68,8 @@ class Errors:
 
 @dataclass(slots=True)
 class Tally:
-    """State: all of it. Written by `write`, which may be called again before the end: what is read
-    in the same transaction must be right."""
+    """State: all of it. `write` may be called several times before the commit, so that reads in the
+    same transaction are right."""
 
     counters: defaultdict[tuple[int, str], int] = field(default_factory=lambda: defaultdict(int))
     # URLs that wait, by origin.
@@ -89,7 +89,7 @@ class Tally:
     def move(
         self, crawl: int, origin: int, before: UrlState, after: UrlState, number: int = 1
     ) -> None:
-        """So many URLs of an origin went from one state to another."""
+        """`number` URLs of an origin went from one state to another."""
         self.count(crawl, STATE_COUNTERS[before], -number)
         self.count(crawl, STATE_COUNTERS[after], number)
         if before is UrlState.QUEUED:
@@ -98,7 +98,7 @@ class Tally:
             self.queued[origin] += number
 
     def admitted(self, crawl: int, origin: int, number: int) -> None:
-        """So many URLs are new, and wait."""
+        """`number` new URLs were queued."""
         self.count(crawl, "admitted", number)
         self.count(crawl, STATE_COUNTERS[UrlState.QUEUED], number)
         self.queued[origin] += number

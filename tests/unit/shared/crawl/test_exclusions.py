@@ -47,14 +47,14 @@ def test_the_rule_that_excludes_a_url_is_named(url, rule):
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("not a name", "line 2: it is no name of a host"),
-        ("example.com:80", "line 2: it is no name of a host"),
+        ("not a name", "line 2: not the name of a host"),
+        ("example.com:80", "line 2: not the name of a host"),
         ("*.example.com", r"line 2: .*without \*. it is the domain"),
         ("https://shop.example/#x", "line 2: .*fragment"),
         ("https://shop.example", r"line 2: .*add /\* for the whole host"),
         ("https://höst.example/*", "line 2: .*ASCII"),
         ("https://a b/*", "line 2: .*white space"),
-        ("user@example.com", "line 2: it is no name of a host"),
+        ("user@example.com", "line 2: not the name of a host"),
         ("http://x/" + "x" * MAX_LINE_LENGTH, "line 2: .*characters"),
     ],
 )

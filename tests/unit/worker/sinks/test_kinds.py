@@ -59,7 +59,7 @@ async def test_a_package_of_the_users_brings_a_kind_of_its_own(others):
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("ftp://host/x", "no kind of sink called 'ftp' .there are: jsonl, .*kafka, mine, broken"),
+        ("ftp://host/x", "unknown kind of sink 'ftp' .known: jsonl, .*kafka, mine, broken"),
         ("broken:x", "broken .*has no attribute 'nothing'"),
     ],
 )

@@ -143,7 +143,7 @@ async def test_a_mistake_of_ours_is_an_answer_too(capsys):
         status, content = await answer(client, "/status")
         assert (status, content["error"]) == (
             500,
-            "an answer could not be made; the log says why",
+            "unhandled exception; the log has more",
         )
         supervisor.status = service(child())
         assert (await answer(client, "/readyz"))[0] == 200

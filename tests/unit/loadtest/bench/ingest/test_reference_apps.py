@@ -11,20 +11,24 @@ import manyhands.api.__main__
 from loadtest.bench.ingest import reference_apps
 from loadtest.bench.ingest.reference_apps import APPS, UVICORN
 from manyhands.shared.http.protocol import HttpProtocol
+from manyhands.shared.http.serving import SERVER_OPTIONS
 
 # What each serves, and its own HTTP protocol, which is the one of the references made stricter.
 OF_THE_API = {"factory", "http"}
 
 
 def settings_of_the_api() -> dict[str, object]:
-    """The constants that api/__main__.py calls uvicorn.run with."""
+    """What api/__main__.py calls uvicorn.run with, as far as it is constant."""
     tree = ast.parse(Path(manyhands.api.__main__.__file__).read_text())
     (call,) = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "uvicorn.run"
     ]
-    return {
+    assert [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None] == [
+        "SERVER_OPTIONS"
+    ]
+    return SERVER_OPTIONS | {
         str(keyword.arg): keyword.value.value
         for keyword in call.keywords
         if isinstance(keyword.value, ast.Constant)

@@ -222,7 +222,7 @@ async def test_a_compressed_file_that_its_manifest_does_not_know_is_left_alone(t
 
 
 async def test_a_directory_is_no_file(tmp_path: Path):
-    with pytest.raises(ConfigError, match="has to be a file"):
+    with pytest.raises(ConfigError, match="must be a file"):
         JsonlSink(f"jsonl:{tmp_path}")
 
 

@@ -94,7 +94,7 @@ async def test_an_answer_of_something_else_is_no_success(
     server: LocalSite, sink: ElasticsearchSink
 ):
     server.answers[BULK_PATH] = answer(200, b"<h1>It works!</h1>")
-    with pytest.raises(ValueError, match="not one of Elasticsearch"):
+    with pytest.raises(ValueError, match="does not come from Elasticsearch"):
         await sink.write([page(1)])
 
 

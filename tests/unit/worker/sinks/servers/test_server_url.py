@@ -76,7 +76,7 @@ def test_a_url_that_cannot_be_read_is_told_without_quoting_it(url: str):
 
 @pytest.mark.parametrize("url", ["kafka://host", "kafka://host/", "kafka://host/a/b"])
 def test_a_url_without_one_name_behind_the_host_is_told(url: str):
-    with pytest.raises(ConfigError, match="needs one name behind the host"):
+    with pytest.raises(ConfigError, match="needs one name after the host"):
         read(url)
 
 

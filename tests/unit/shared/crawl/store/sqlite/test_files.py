@@ -9,7 +9,7 @@ import pytest
 
 from manyhands.shared.crawl.store.clock import Moment
 from manyhands.shared.crawl.store.damage import damaged_shards, is_damaged
-from manyhands.shared.crawl.store.model import LeaseLost, Member
+from manyhands.shared.crawl.store.model import Layout, LeaseLost, Member
 from manyhands.shared.crawl.store.readers import ShardReaders
 from manyhands.shared.crawl.store.sqlite import database as database_module
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
@@ -235,4 +235,35 @@ def test_readers_see_the_file_that_is_in_the_place_now(tmp_path):
     second = readers.get(1, 3)
     assert second is not None
     assert second.received_from(1) == 0
+    readers.close()
+
+
+def test_readers_of_a_generation_are_closed_when_the_next_one_is_read(tmp_path):
+    open_and_close(tmp_path)
+    readers = ShardReaders(tmp_path)
+    first = readers.get(1, 3)
+    assert first is not None
+    assert readers.get(2, 3) is None
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        first.received_from(1)
+    readers.close()
+
+
+def test_each_reader_is_of_a_shard_that_has_had_an_owner(tmp_path):
+    open_and_close(tmp_path)
+    readers = ShardReaders(tmp_path)
+    layout = Layout(generation=1, shards=5, wanted=5, most_ever=5)
+    assert [shard for shard, _ in readers.each(layout)] == [3]
+    assert [shard for shard, _ in readers.each(layout, first=4)] == []
+    readers.close()
+
+
+def test_readers_are_opened_anew_after_an_error(tmp_path):
+    open_and_close(tmp_path)
+    readers = ShardReaders(tmp_path)
+    first = readers.get(1, 3)
+    with pytest.raises(StateError), readers.reopened_after_errors():
+        raise StateError("the disk is gone")
+    second = readers.get(1, 3)
+    assert second is not None and second is not first
     readers.close()
