@@ -129,7 +129,7 @@ def _compare(
     runs, is_complete = run_against(
         *(console, options.against, name, list(cells)),
         rounds=options.rounds or AGAINST_ROUNDS,
-        size=getattr(options, against.size),
+        size=getattr(options, against.size) if against.size else None,
     )
     report = AgainstReport(
         *(command_line(), date_text(), machine, name, against.figures),

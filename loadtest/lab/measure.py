@@ -55,6 +55,15 @@ class Run:
     rss_peak_bytes: int = 0
     bytes_per_slot: float = 0.0
 
+    @property
+    def values(self) -> dict[str, float]:
+        """For a comparison of two revisions."""
+        return {
+            "jobs_per_s": self.jobs_per_s,
+            "cpu_us_per_job": self.cpu_us_per_job,
+            "server_cpu_us_per_job": self.server_cpu_us_per_job,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:

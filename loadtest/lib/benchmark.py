@@ -59,10 +59,10 @@ class Against:
     cells: Sequence[Titled]
     # Not every cell has every number. The first is a rate.
     figures: tuple[Figure, ...]
-    # The option that says how much a run does; what it says is handed to `measure`.
-    size: str
     # One run of ours, of the cell with this key.
     measure: Callable[[str, float | None], Measured]
+    # The option that says how much a run does; what it says is handed to `measure`.
+    size: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,12 @@ def run_drains(
     return run_steps(
         *(console, plan(cells, consumers, rounds), rounds),
         who=lambda consumer: consumer.title,
-        run=_run,
+        run=run_drain,
         result=lambda run: f"{run.jobs_per_s:,.0f} jobs/s",
     )
 
 
-def _run(step: Step[Cell, Consumer]) -> Run:
+def run_drain(step: Step[Cell, Consumer]) -> Run:
+    """In a lab that is made for it and gone afterwards."""
     with LABS[step.side.server]() as lab:
         return measure(lab, step.side, step.cell, step.round)
