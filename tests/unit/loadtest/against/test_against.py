@@ -66,7 +66,7 @@ def test_what_falls_short_is_said_and_failed_runs_are_listed(tmp_path: Path):
 
 
 def test_the_benchmarks_that_compare_revisions_are_these():
-    assert set(COMPARED) == {"broker", "ingest", "fetch", "crawl"}
+    assert set(COMPARED) == {"broker", "consumer", "ingest", "fetch", "crawl"}
 
 
 @pytest.mark.parametrize("against", COMPARED.values(), ids=COMPARED)
