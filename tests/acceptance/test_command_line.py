@@ -53,7 +53,7 @@ async def test_a_crawl_that_was_interrupted_goes_on_and_fetches_every_page_once(
     with RunningCli(tmp_path, *command, **web.worker_settings) as first:
         await eventually(lambda: web.counts().pages, 120, "no page was fetched")
         assert await first.interrupted() == 130, first.said
-        assert "go on with: manyhands crawl --state manyhands-data" in first.said
+        assert "resume with: manyhands crawl --state manyhands-data" in first.said
     assert web.counts().pages < 48
 
     ended = run_cli(tmp_path, *command, "--json", **web.worker_settings)
