@@ -125,7 +125,8 @@ _TABLE = re.compile(
     "<(?=[/tc])/?(?:table|tbody|thead|tfoot|tr|caption|colgroup|col)(?=[\\s/>])[^<>]*>?",
     re.IGNORECASE,
 )
-_ROOT = re.compile("<(?=[/hb])/?(?:html|body)(?=[\\s/>])[^>]*>?", re.IGNORECASE)
+# Its first letter first, and both cases written out: it takes half of the time.
+_ROOT = re.compile(r"<(?:/[hHbB]|[hHbB])(?:[tT][mM][lL]|[oO][dD][yY])(?=[\s/>])[^>]*>?")
 _INNERMOST = re.compile(r"<([A-Za-z][A-Za-z0-9]*+)(?:\s[^<>]*+)?+>[^<]*+</\1>")
 # How often what is innermost is taken out, at most: then what holds it is innermost. Each pass has
 # less to look at, unless it finds nothing.
@@ -244,12 +245,12 @@ def _levels_at_most(text: str, most: int) -> tuple[int, str]:
         # Nothing is to be found by that.
         return levels, text
     for taken_out in range(1, _PASSES + 1):
-        before = levels
         if levels <= most:
             break
+        length = len(text)
         text = _INNERMOST.sub("", text)
         levels = len(may_be_deep.findall(text)) + taken_out
-        if levels > before * _WORTH_ANOTHER_PASS:
+        if len(text) > length * _WORTH_ANOTHER_PASS:
             break
     return levels, text
 
