@@ -17,6 +17,9 @@ between, and copies all of it if it has stored anything meanwhile: the attribute
 2 MB took 28 seconds. Attributes of such tags hold no links, and neither do tables themselves nor
 the page's end, so they are left out where there are many.
 
+Faults are the sixth: the parser lists each of them (`give_back_large_blocks` makes that cheap), and
+each NUL is one.
+
 Where elements of drawings and formulas close themselves, <path/>, an end tag is written behind
 them before they are counted. Inside of a drawing that means the same; outside of one, where HTML
 knows no such thing and takes each for the beginning of another level, they are no longer deep. So
@@ -71,6 +74,8 @@ MAX_CLOSING_THEMSELVES = 100
 # Elements that are made anew, at 0.3 us and 330 bytes each: of <b> and its like, all that are left
 # open are made again in every paragraph behind them.
 MAX_REOPENED = 1_000_000
+# Each is a fault; the parser reads them as U+FFFD, or not at all.
+MAX_NULS = 1000
 # Characters whose tags are looked at together.
 PIECE = 65_536
 # A tag that is longer than two of these has one without a > in it.
@@ -169,44 +174,56 @@ def tamed(text: str) -> Tamed:
     too many tags or names."""
     if len(text) < GUARDED_FROM:
         return Tamed(text, False)
-    kept = _without_too_many_names(_without_too_many_tags(text))
+    kept = _without_too_many_names(_without_too_many_tags(_without_nuls(text)))
     kept = _without_more_roots(_without_monstrous_tags(kept))
     is_cut = len(kept) < len(text)
     if len(kept) >= COPIED_FROM:
-        kept, is_cut_more = _without_copies_of_text(kept)
-        is_cut = is_cut or is_cut_more
+        kept, is_cut_there = _without_copies_of_text(kept)
+        is_cut = is_cut or is_cut_there
     tags = kept.count("<")
-    if tags <= MAX_UNCOUNTED_TAGS:
-        return Tamed(kept, is_cut)
-    max_depth = min(MAX_DEPTH, MAX_LOOKS // tags)
-    most = max(max_depth, _harmless_levels(tags))
-    levels, rest = tags - kept.count("</"), kept
-    if levels > most:
-        levels, rest = _levels_at_most(kept, most)
-        if levels > most and kept.count("/>") > MAX_CLOSING_THEMSELVES:
-            kept = _CLOSES_ITSELF.sub(r"<\1\2></\1>", kept)
-            levels, rest = _levels_at_most(kept, most)
-    if _leaves_formatting_open(rest, MAX_REOPENED // tags):
-        # It holds neither links nor titles: nothing is missing without it.
-        kept = _without(_FORMATTING_TAG, kept)
-    if levels > most:
-        end = _end_of_the_shallow(kept, max_depth)
-        if end is not None:
-            kept, is_cut = kept[:end], True
-            levels, _ = _levels_at_most(kept, most)
-        if levels > most:
-            kept = _flat(kept)
+    if tags > MAX_UNCOUNTED_TAGS:
+        kept, is_cut_there = _without_depth(kept, tags)
+        is_cut = is_cut or is_cut_there
     return Tamed(kept, is_cut)
 
 
+def _without_nuls(text: str) -> str:
+    has_many = "\0" in text and text.count("\0") > MAX_NULS
+    return text.replace("\0", "\ufffd") if has_many else text
+
+
+def _without_depth(text: str, tags: int) -> Tamed:
+    """And without formatting that would be made anew again and again."""
+    max_depth = min(MAX_DEPTH, MAX_LOOKS // tags)
+    most = max(max_depth, _harmless_levels(tags))
+    levels, rest = tags, text
+    if tags > most and (levels := tags - text.count("</")) > most:
+        levels, rest = _levels_at_most(text, most)
+        if levels > most and text.count("/>") > MAX_CLOSING_THEMSELVES:
+            text = _CLOSES_ITSELF.sub(r"<\1\2></\1>", text)
+            levels, rest = _levels_at_most(text, most)
+    if _leaves_formatting_open(rest, MAX_REOPENED // tags):
+        # It holds neither links nor titles: nothing is missing without it.
+        text = _without(_FORMATTING_TAG, text)
+    if levels <= most:
+        return Tamed(text, False)
+    end = _end_of_the_shallow(text, max_depth)
+    if end is not None:
+        text = text[:end]
+        levels, _ = _levels_at_most(text, most)
+    return Tamed(_flat(text) if levels > most else text, end is not None)
+
+
 def _flat(text: str) -> str:
+    """Only with what is read of it."""
     return "".join(_KEPT_FLAT.findall(text))
 
 
 def _without(tags: re.Pattern[str], text: str) -> str:
+    """None of them is left, whatever stood around them."""
     kept = tags.sub("", text)
     if len(kept) < len(text) and tags.search(kept):
-        # What stood around one was another: <b<b>>. In a flat page nothing does.
+        # One stood inside of another: <b<b>>. In a flat page nothing does.
         return tags.sub("", _flat(text))
     return kept
 
