@@ -1,6 +1,6 @@
 """The service: what runs before every route, and what each process builds at its start.
 
-request ─► guard (origin, host, key, scope) ─► single.take_job, or a route of routes.py
+request ─► guard (origin, host, key, scope) ─► single.take_job, many.take_jobs, or routes.py
 """
 
 import asyncio
@@ -30,6 +30,8 @@ from manyhands.api.guard import ANYBODY, Guard, read_headers
 from manyhands.api.handing_down import handed_down
 from manyhands.api.intake import Intake
 from manyhands.api.keys import Key, make_bucket, parse_keys
+from manyhands.api.many import PATH as MANY_JOBS
+from manyhands.api.many import is_many_jobs, take_jobs
 from manyhands.api.metrics import ApiMetrics
 from manyhands.api.openapi import complete
 from manyhands.api.parts import Parts
@@ -116,8 +118,7 @@ class Service:
             if not status:
                 await send_problem(counted, mistake())
         finally:
-            route = "single" if is_single_job(scope) else _route_name(scope)
-            self._metrics.request_answered(route, status)
+            self._metrics.request_answered(_route_name(scope), status)
 
     async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         visit = read_headers(scope["headers"])
@@ -127,6 +128,9 @@ class Service:
         if is_single_job(scope):
             await take_job(parts, key, visit, scope, receive, send)
             self._metrics.single_jobs.inc()
+            return
+        if is_many_jobs(scope):
+            await take_jobs(parts, key, visit, scope, receive, send)
             return
         scope["visit"], scope["key"] = visit, key
         await self._app(scope, receive, with_security_headers(send))
@@ -239,6 +243,9 @@ async def _answer_mistake(request: Request, _: Exception) -> Response:
 
 async def _answer_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if request.url.path == MANY_JOBS:
+        # The router knows nothing of many.py.
+        error = HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"allow": "POST"})
     problem = Problem(error.status_code, f"{request.method} {request.url.path}: {error.detail}")
     response = await _answer_problem(request, problem)
     response.headers.update(error.headers or {})
@@ -284,6 +291,10 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 
 def _route_name(scope: MutableMapping[str, Any]) -> str:
     """Few and fixed: strangers must not be able to add a label for every path they try."""
+    if is_single_job(scope):
+        return "single"
+    if scope["path"] == MANY_JOBS:
+        return MANY_JOBS
     route = scope.get("route")
     return getattr(route, "path", "none")
 

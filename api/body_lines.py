@@ -6,9 +6,14 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fastapi import Request
-
-from manyhands.api.bodies import ZSTD_WINDOW_BYTES, Chunks, Lines, Unpacker, unpacker
+from manyhands.api.bodies import (
+    ZSTD_WINDOW_BYTES,
+    Chunks,
+    Lines,
+    Receive,
+    Unpacker,
+    unpacker,
+)
 from manyhands.api.guard import RequestHeaders
 from manyhands.api.keys import Key
 from manyhands.api.parts import Parts, pay
@@ -32,14 +37,14 @@ class BodyLines:
 
 
 @contextlib.contextmanager
-def body_lines(request: Request, parts: Parts) -> Iterator[BodyLines]:
+def body_lines(
+    parts: Parts, key: Key, visit: RequestHeaders, receive: Receive
+) -> Iterator[BodyLines]:
     """The body counts among the streams while the context is open. Raises Problem."""
-    key: Key = request.scope["key"]
-    visit: RequestHeaders = request.scope["visit"]
     unpack = unpacker(visit.content_encoding)
     with parts.streams.hold(key, _held_bytes(visit)), parts.stoppable() as stop:
         yield BodyLines(
-            Chunks(request.receive, stop),
+            Chunks(receive, stop),
             unpack,
             Lines(parts.settings.max_line_bytes),
             lambda count: pay(key, count, stop),

@@ -12,8 +12,9 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from manyhands.api.crawls.model import CrawlRequest, DomainOrder, DryRunRequest
 from manyhands.api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
+from manyhands.api.many import MAX_LIST_JOBS
 from manyhands.api.openapi_bodies import REF, lines, ref
-from manyhands.api.routes import MAX_LIST_JOBS, Accepted, AcceptedLines, AcceptedList, Which
+from manyhands.api.routes import Accepted, AcceptedLines, AcceptedList, Which
 from manyhands.shared.http.problems import MEDIA_TYPE
 from manyhands.shared.jobs import MAX_RESERVE_FOR_S, QUEUE_NAME
 from manyhands.shared.jobtypes import JOB_TYPES, JobType

@@ -1,4 +1,4 @@
-"""All routes but the busiest one (single.py)."""
+"""All routes but the two busiest (single.py, many.py)."""
 
 from enum import StrEnum
 from http import HTTPStatus
@@ -6,23 +6,18 @@ from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 import httpx
-import orjson
 from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from prometheus_client.core import Metric
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from manyhands.api.bodies import read_body
-from manyhands.api.body_lines import NDJSON, body_lines
-from manyhands.api.guard import RequestHeaders
-from manyhands.api.intake import EncodedJob, checked, query_options, split_list
+from manyhands.api.intake import checked
 from manyhands.api.keys import Key
 from manyhands.api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
 from manyhands.api.openapi_bodies import json_body
-from manyhands.api.parts import Parts, broker_failed, pay_now, soon
-from manyhands.api.problems import Problem, bad_request, too_busy, unavailable
+from manyhands.api.parts import Parts, broker_failed, soon
+from manyhands.api.problems import Problem, too_busy, unavailable
 from manyhands.api.siblings import ask_all
-from manyhands.api.stream import JobStream, ReadLine, push_list
-from manyhands.api.whole_body import whole_body
 from manyhands.shared.errors import FaktoryError, OverBudget
 from manyhands.shared.faktory.client import FaktoryVerbs, JobFilter, MutateTarget
 from manyhands.shared.http.answers import HeldAnswer
@@ -31,13 +26,11 @@ from manyhands.shared.jobs import QUEUE_NAME
 from manyhands.shared.jobtypes import JOB_TYPES
 from manyhands.shared.version import VERSION
 
-MAX_LIST_JOBS = 10_000
 MAX_WHICH_BYTES = 1024 * 1024
 # More than the state of one job takes.
 STATE_BYTES = 1024
 # The largest row number of SQLite; these are the cursors of a set.
 MAX_ID = 2**63 - 1
-PLAIN = "text/plain"
 
 router = APIRouter()
 
@@ -88,50 +81,6 @@ class AcceptedLines(BaseModel):
     accepted: int
     refused: int
     errors: list[LineError] = Field(description="The first 1,000 of the refused lines")
-
-
-@router.post("/jobs", include_in_schema=False)
-async def take_jobs(request: Request) -> Response:
-    """Many jobs in one request. A JSON list is taken as a whole or not at all; each line of NDJSON
-    or plain text is taken or refused by itself."""
-    parts = parts_of(request)
-    visit: RequestHeaders = request.scope["visit"]
-    parts.refuse_if_draining()
-    parts.require_broker()
-    if visit.content_type == PLAIN:
-        options = query_options(request.scope["query_string"])
-        return await _take_lines(
-            request, parts, lambda line, now: parts.intake.url(line, options, now)
-        )
-    if request.scope["query_string"]:
-        raise bad_request("options stand in each job, not in the query")
-    if visit.content_type in NDJSON:
-        return await _take_lines(request, parts, parts.intake.line)
-    return await _take_list(request, parts)
-
-
-async def _take_list(request: Request, parts: Parts) -> Response:
-    key: Key = request.scope["key"]
-    async with whole_body(request, parts, parts.settings.max_body_bytes) as body:
-        items = split_list(body)
-        if len(items) > MAX_LIST_JOBS:
-            raise Problem(413, f"a list has at most {MAX_LIST_JOBS} jobs: send more as NDJSON")
-        jobs = await push_list(
-            parts.client, items, parts.intake.item, lambda count: pay_now(key, count)
-        )
-    parts.metrics.jobs.labels("list").inc(len(jobs))
-    listed = [{"jid": job.jid, "queue": job.queue} for job in jobs]
-    return _json({"accepted": len(jobs), "jobs": listed}, 202)
-
-
-async def _take_lines(request: Request, parts: Parts, read_line: ReadLine[EncodedJob]) -> Response:
-    with body_lines(request, parts) as body:
-        stream = JobStream(parts.client, read_line, body.pay, body.stop)
-        try:
-            report = await stream.take(body.chunks, body.unpacker, body.lines)
-        finally:
-            parts.metrics.jobs.labels("stream").inc(stream.report.accepted)
-    return _json(report.result(), 202)
 
 
 class JobState(BaseModel):
@@ -377,7 +326,3 @@ async def _crawl_figures(parts: Parts) -> list[Metric]:
         return [crawl_figures(await parts.crawls.states())]
     except Problem:
         return []
-
-
-def _json(content: Any, status: int) -> Response:
-    return Response(orjson.dumps(content), status, media_type="application/json")

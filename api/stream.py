@@ -60,13 +60,11 @@ class Numbered(Generic[Thing]):
     lines: list[int] = field(default_factory=list)
     size_bytes: int = 0
 
-    def add(self, thing: Thing, line: int) -> None:
+    def add(self, thing: Thing, line: int) -> bool:
+        """Whether it is full now."""
         self.things.append(thing)
         self.lines.append(line)
         self.size_bytes += thing.size_bytes
-
-    @property
-    def is_full(self) -> bool:
         return len(self.things) >= MAX_BULK_JOBS or self.size_bytes >= MAX_BATCH_BYTES
 
 
@@ -182,11 +180,11 @@ class LineStream(Generic[Thing]):
             if not line or line.isspace():
                 continue
             try:
-                self._filling.add(self._read_line(line.rstrip(b"\r"), now), self._line)
+                thing = self._read_line(line.rstrip(b"\r"), now)
             except Problem as problem:
                 self.report.refuse(problem, self._line)
                 continue
-            if self._filling.is_full:
+            if self._filling.add(thing, self._line):
                 await self._send()
         if not self._in_flight:
             await self._send()
@@ -303,8 +301,12 @@ async def push_list(
         detail = f"{len(errors)} of {len(items)} jobs are not in order: none was queued"
         raise Problem(422, detail, {"errors": errors[:MAX_ERRORS]})
     pay(len(jobs))
-    outcomes = await asyncio.gather(*(push_jobs(broker, batch) for batch in _batches(jobs)))
-    problems = {jid: problem for outcome in outcomes for jid, problem in outcome.items()}
+    batches = list(_batches(jobs))
+    if len(batches) == 1:
+        problems = await push_jobs(broker, jobs)  # without a task of its own
+    else:
+        outcomes = await asyncio.gather(*(push_jobs(broker, batch) for batch in batches))
+        problems = {jid: problem for outcome in outcomes for jid, problem in outcome.items()}
     if problems:
         raise _partly_failed(jobs, problems)
     return jobs
@@ -313,8 +315,7 @@ async def push_list(
 def _batches(jobs: Iterable[EncodedJob]) -> Iterator[list[EncodedJob]]:
     batch: Numbered[EncodedJob] = Numbered()
     for index, job in enumerate(jobs):
-        batch.add(job, index)
-        if batch.is_full:
+        if batch.add(job, index):
             yield batch.things
             batch = Numbered()
     if batch.things:

@@ -2,7 +2,6 @@
 and stops without losing an answer."""
 
 import asyncio
-import ctypes
 import resource
 import signal
 import sqlite3
@@ -20,12 +19,12 @@ from manyhands.broker.verbs import Verbs
 from manyhands.shared.clock import Steps
 from manyhands.shared.errors import ConfigError, ManyhandsError
 from manyhands.shared.logs import get_logger
+from manyhands.shared.memory import give_back_large_blocks
 from manyhands.shared.settings import BrokerSettings, host_and_port
 
 # How late an empty FETCH may be answered, and a gone process be noticed.
 TICK_S = 0.1
 STOP_TIMEOUT_S = 10.0
-M_MMAP_THRESHOLD = -3
 
 
 class BrokerProcess:
@@ -64,7 +63,7 @@ class BrokerProcess:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stop.set)
         _allow_many_connections()
-        _give_back_large_blocks()
+        give_back_large_blocks()
         host, port = host_and_port(self._settings.bind)
         http_host, http_port = host_and_port(self._settings.http_bind)
         try:
@@ -176,14 +175,6 @@ def _allow_many_connections() -> None:
     """Each is an open file, and the usual limit of a shell is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _give_back_large_blocks() -> None:
-    """Have memory of this size go back to the system as soon as it is free. Else the C library
-    keeps it: after a few large jobs, what all of them took together."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # glibc's
-        mallopt(M_MMAP_THRESHOLD, MIB)
 
 
 def tls_context(settings: BrokerSettings) -> ssl.SSLContext | None:

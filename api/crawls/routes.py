@@ -178,7 +178,8 @@ async def add_seeds(
 async def _take_lines(
     request: Request, parts: Parts, crawls: CrawlService, crawl: int, read_line: ReadLine[Seed]
 ) -> dict[str, Any]:
-    with body_lines(request, parts) as body:
+    key, visit = request.scope["key"], request.scope["visit"]
+    with body_lines(parts, key, visit, request.receive) as body:
         stream = LineStream(
             lambda seeds: crawls.add_seeds(crawl, seeds), read_line, body.pay, body.stop, STORE_GONE
         )
@@ -238,5 +239,7 @@ async def _read(request: Request, model: type[Model], limit: int | None = None) 
     """The body, which may be packed, as a model."""
     parts = parts_of(request)
     parts.refuse_if_draining()
-    async with whole_body(request, parts, limit or parts.settings.max_body_bytes) as body:
+    key, visit = request.scope["key"], request.scope["visit"]
+    most = limit or parts.settings.max_body_bytes
+    async with whole_body(parts, key, visit, request.receive, most) as body:
         return checked(model, body, "body")

@@ -1,7 +1,10 @@
 """HTML as the parse stage takes it: any bytes, of as many as a page may have there."""
 
+from typing import Self
+
 from hypothesis import strategies as st
 
+from manyhands.shared.memory import give_back_large_blocks, keep_free_memory
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import parse_url
 from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, extract
@@ -46,6 +49,12 @@ class Pages(InProcess):
         st.sampled_from(TYPES),
         damaged(MESSAGES, WORDS, most_messages=4, max_bytes=FetchSettings().truncate_bytes),
     ).map(list)
+
+    def __enter__(self) -> Self:
+        # As a worker does.
+        give_back_large_blocks()
+        keep_free_memory()
+        return super().__enter__()
 
     def call(self, pieces: Pieces) -> None:
         content_type, body = pieces

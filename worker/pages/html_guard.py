@@ -11,19 +11,30 @@ all called differently takes it ten seconds. Looking for that in every page woul
 is worth; a page is sampled at random places, where nobody can hide, and only one that looks like it
 is counted.
 
-Text is the fifth: a tag that the parser ignores but whose attributes it stores, like </x a=b> or
-<td a=b> outside of a table, makes it copy all the text before it: 2 MB took 28 seconds. Attributes
-of such tags hold no links, so they are left out where there are many.
+Text is the fifth. The parser goes on with a text where nothing but tags that it ignores stood in
+between, and copies all of it if it has stored anything meanwhile: the attributes of </x a=b> or of
+<td a=b> outside of a table, or a comment that went elsewhere, behind </body> or inside of a table.
+2 MB took 28 seconds. Attributes of such tags hold no links, and neither do tables themselves nor
+the page's end, so they are left out where there are many.
+
+Faults are the sixth: the parser lists each of them (`give_back_large_blocks` makes that cheap), and
+each NUL is one.
 
 Where elements of drawings and formulas close themselves, <path/>, an end tag is written behind
 them before they are counted. Inside of a drawing that means the same; outside of one, where HTML
 knows no such thing and takes each for the beginning of another level, they are no longer deep. So
 nobody has to find out where a drawing begins and ends, which takes a parser.
+
+How deep a page is cannot be known without one, either: <span><div></span></div> leaves a <span>
+open, because </span> is ignored there, and <td> is no level but in a drawing. What is counted is
+never too small (`_levels_at_most`). A page that may be too deep by that, and does not seem so, is
+kept, but flat: without all tags that nothing is read of.
 """
 
 import random
 import re
 from itertools import islice
+from math import isqrt
 from typing import NamedTuple
 
 # Shorter pages are left alone: the worst that they can hold takes some 60 ms.
@@ -42,26 +53,29 @@ FEWEST_SAMPLED = 64
 MAX_NAMES = 10_000
 # Up to so many tags, nothing that counts them is needed.
 MAX_UNCOUNTED_TAGS = 2000
-# Of start tags times tags: what the parser can look through at most, if all are left open; 50 ms.
-MAX_UNCOUNTED_LOOKS = 50_000_000
+# What the parser looks through at most, at 1 to 1.5 ns each, if all elements are left open.
+MAX_UNCOUNTED_LOOKS = 45_000_000
 # Shorter pages cannot hold enough text for its copies to take 0.2 s.
 COPIED_FROM = 196_608
-# Tags with attributes that the parser may ignore, and behind which it may copy a node of text.
+# Tags with attributes that the parser may ignore, or comments, and behind which it may copy a node
+# of text; 0.1 s for 2 MB.
 MAX_IGNORED = 500
 # The parser reopens at most three formatting elements of the same name and attributes.
 REOPENED_ALIKE = 3
 # Browsers flatten a page at 512. Ours is larger because what is left open is only estimated.
 MAX_DEPTH = 2000
-# How many elements it may look through in all, at 1 ns each: where there are very many tags, fewer
-# may be open.
-MAX_LOOKS = 200_000_000
-# Of <html> and <body> together; people write two.
+# How many elements it may look through in all, at 1 to 1.5 ns each: where there are very many tags,
+# fewer may be open.
+MAX_LOOKS = 140_000_000
+# Of <html> and <body> together, and of their end tags; people write four.
 MAX_ROOTS = 100
 # Elements that close themselves, each of which HTML may take for one level more.
 MAX_CLOSING_THEMSELVES = 100
 # Elements that are made anew, at 0.3 us and 330 bytes each: of <b> and its like, all that are left
 # open are made again in every paragraph behind them.
 MAX_REOPENED = 1_000_000
+# Each is a fault; the parser reads them as U+FFFD, or not at all.
+MAX_NULS = 1000
 # Characters whose tags are looked at together.
 PIECE = 65_536
 # A tag that is longer than two of these has one without a > in it.
@@ -107,13 +121,22 @@ _IGNORED_NAMES = "|".join(
         *("frame", "frameset", "form", "input", "script", "style", "template", "!doctype"),
     )
 )
-_IGNORED = re.compile(rf"<(?=[/!tTcChHfFiIsS])(?:/[^\s/>]*|{_IGNORED_NAMES})[\s/]+[^\s/>]")
+_IGNORED = re.compile(rf"<(?:/[^\s/>]*+|(?=[!tTcChHfFiIsS])(?:{_IGNORED_NAMES}))[\s/]++[^\s/>]")
 _IGNORED_TAG = re.compile(rf"(<(?:/[A-Za-z][^\s/>]*|{_IGNORED_NAMES}))[\s/][^<>]*")
 _SELECT = re.compile("<select(?=[\\s/>])[^<>]*>?", re.IGNORECASE)
-_ROOT = re.compile("<(?:html|body)(?=[\\s/>])[^>]*>?", re.IGNORECASE)
-_INNERMOST = re.compile(r"<([A-Za-z][A-Za-z0-9]*)(?:\s[^<>]*)?>[^<]*</\1>")
-# How often what is innermost is taken out: then what holds it is innermost.
-_PASSES = 2
+# Also what the parser takes for one.
+_COMMENT = re.compile("<(?:[!?]|/(?![A-Za-z>]))")
+_TABLE = re.compile(
+    "<(?=[/tc])/?(?:table|tbody|thead|tfoot|tr|caption|colgroup|col)(?=[\\s/>])[^<>]*>?",
+    re.IGNORECASE,
+)
+# Its first letter first, and both cases written out: it takes half of the time.
+_ROOT = re.compile(r"<(?:/[hHbB]|[hHbB])(?:[tT][mM][lL]|[oO][dD][yY])(?=[\s/>])[^>]*>?")
+_INNERMOST = re.compile(r"<([A-Za-z][A-Za-z0-9]*+)(?:\s[^<>]*+)?+>[^<]*+</\1>")
+# How often what is innermost is taken out, at most: then what holds it is innermost. Each pass has
+# less to look at, unless it finds nothing.
+_PASSES = 8
+_WORTH_ANOTHER_PASS = 0.95
 _SEPARATORS = re.compile("[\\s/\"']")
 # They have no content, or end where the next one begins.
 _NEVER_DEEP = frozenset(
@@ -123,7 +146,20 @@ _NEVER_DEEP = frozenset(
         *("thead", "tfoot", "caption", "colgroup", "html", "head", "body"),
     }
 )
+# Of those the ones that end a drawing; in it all others are levels.
+_END_A_DRAWING = ("body", "br", "dd", "dt", "embed", "head", "hr", "img", "li", "meta", "p")
 _MAY_BE_DEEP = re.compile(rf"<(?=[A-Za-z])(?!(?:{'|'.join(sorted(_NEVER_DEEP))})[\s/>])")
+_MAY_BE_DEEP_IN_A_DRAWING = re.compile(rf"<(?=[A-Za-z])(?!(?:{'|'.join(_END_A_DRAWING)})[\s/>])")
+_DRAWING = re.compile("<(?:svg|math)(?=[\\s/>])", re.IGNORECASE)
+# What is read of a page, what says where links are none, and text; all else is matched and left
+# out. A < of what is kept has its name behind it, so that no other tag comes about.
+_READ = (
+    *("a", "area", "base", "meta", "html", "head", "body", "title", "script", "style", "textarea"),
+    *("iframe", "noembed", "noframes", "xmp", "plaintext"),
+)
+_KEPT_FLAT = re.compile(
+    rf"(</?(?:{'|'.join(_READ)})(?=[\s/>])[^<>]*+|<!--|[^<]++)|<[^<>]*+>?", re.IGNORECASE
+)
 
 
 class Tamed(NamedTuple):
@@ -138,32 +174,65 @@ def tamed(text: str) -> Tamed:
     too many tags or names."""
     if len(text) < GUARDED_FROM:
         return Tamed(text, False)
-    kept = _without_too_many_names(_without_too_many_tags(text))
+    kept = _without_too_many_names(_without_too_many_tags(_without_nuls(text)))
     kept = _without_more_roots(_without_monstrous_tags(kept))
     is_cut = len(kept) < len(text)
     if len(kept) >= COPIED_FROM:
-        kept, is_cut_more = _without_copies_of_text(kept)
-        is_cut = is_cut or is_cut_more
+        kept, is_cut_there = _without_copies_of_text(kept)
+        is_cut = is_cut or is_cut_there
     tags = kept.count("<")
-    if tags <= MAX_UNCOUNTED_TAGS:
-        return Tamed(kept, is_cut)
+    if tags > MAX_UNCOUNTED_TAGS:
+        kept, is_cut_there = _without_depth(kept, tags)
+        is_cut = is_cut or is_cut_there
+    return Tamed(kept, is_cut)
+
+
+def _without_nuls(text: str) -> str:
+    has_many = "\0" in text and text.count("\0") > MAX_NULS
+    return text.replace("\0", "\ufffd") if has_many else text
+
+
+def _without_depth(text: str, tags: int) -> Tamed:
+    """And without formatting that would be made anew again and again."""
     max_depth = min(MAX_DEPTH, MAX_LOOKS // tags)
-    levels, rest = 0, kept
-    if (tags - kept.count("</")) * tags > MAX_UNCOUNTED_LOOKS:
-        levels, rest = _levels_at_most(kept, max_depth)
-        if levels > max_depth and kept.count("/>") > MAX_CLOSING_THEMSELVES:
-            kept = _CLOSES_ITSELF.sub(r"<\1\2></\1>", kept)
-            levels, rest = _levels_at_most(kept, max_depth)
+    most = max(max_depth, _harmless_levels(tags))
+    levels, rest = tags, text
+    if tags > most and (levels := tags - text.count("</")) > most:
+        levels, rest = _levels_at_most(text, most)
+        if levels > most and text.count("/>") > MAX_CLOSING_THEMSELVES:
+            text = _CLOSES_ITSELF.sub(r"<\1\2></\1>", text)
+            levels, rest = _levels_at_most(text, most)
     if _leaves_formatting_open(rest, MAX_REOPENED // tags):
         # It holds neither links nor titles: nothing is missing without it.
-        kept = _FORMATTING_TAG.sub("", kept)
-    end = _end_of_the_shallow(kept, max_depth) if levels > max_depth else None
-    return Tamed(kept, is_cut) if end is None else Tamed(kept[:end], True)
+        text = _without(_FORMATTING_TAG, text)
+    if levels <= most:
+        return Tamed(text, False)
+    end = _end_of_the_shallow(text, max_depth)
+    if end is not None:
+        text = text[:end]
+        levels, _ = _levels_at_most(text, most)
+    return Tamed(_flat(text) if levels > most else text, end is not None)
+
+
+def _flat(text: str) -> str:
+    """Only with what is read of it."""
+    return "".join(_KEPT_FLAT.findall(text))
+
+
+def _without(tags: re.Pattern[str], text: str) -> str:
+    """None of them is left, whatever stood around them."""
+    kept = tags.sub("", text)
+    if len(kept) < len(text) and tags.search(kept):
+        # One stood inside of another: <b<b>>. In a flat page nothing does.
+        return tags.sub("", _flat(text))
+    return kept
 
 
 def _without_copies_of_text(text: str) -> Tamed:
     # What stands in a <select> is ignored, too.
-    text = _SELECT.sub("", text)
+    text = _without(_SELECT, text)
+    if _has_many(_COMMENT, text):
+        text = _without(_TABLE, text)
     if not _has_many(_IGNORED, text):
         return Tamed(text, False)
     kept = _IGNORED_TAG.sub(r"\1", text)
@@ -176,19 +245,30 @@ def _has_many(tags: re.Pattern[str], text: str) -> bool:
     return next(islice(tags.finditer(text), MAX_IGNORED - 1, None), None) is not None
 
 
-def _levels_at_most(text: str, max_depth: int) -> tuple[int, str]:
+def _harmless_levels(tags: int) -> int:
+    """So many elements may be left open. At each tag all that are open by then are looked through:
+    if these stand first, that is levels * (tags - levels / 2)."""
+    twice = tags * tags - 2 * MAX_UNCOUNTED_LOOKS
+    return tags - isqrt(twice) if twice > 0 else tags
+
+
+def _levels_at_most(text: str, most: int) -> tuple[int, str]:
     """Not less than there are, without a look at each tag, and what of the page was counted:
     elements with no others in them add one level, all together, and are taken out until the rest
     is few enough."""
-    levels = len(_MAY_BE_DEEP.findall(text))
-    if levels > max_depth and text.count("/>") > levels // 2:
+    may_be_deep = _MAY_BE_DEEP_IN_A_DRAWING if _DRAWING.search(text) else _MAY_BE_DEEP
+    levels = len(may_be_deep.findall(text))
+    if levels > most and text.count("/>") > levels // 2:
         # Nothing is to be found by that.
         return levels, text
     for taken_out in range(1, _PASSES + 1):
-        if levels <= max_depth:
+        if levels <= most:
             break
+        length = len(text)
         text = _INNERMOST.sub("", text)
-        levels = len(_MAY_BE_DEEP.findall(text)) + taken_out
+        levels = len(may_be_deep.findall(text)) + taken_out
+        if len(text) > length * _WORTH_ANOTHER_PASS:
+            break
     return levels, text
 
 
@@ -232,7 +312,7 @@ def _without_more_roots(text: str) -> str:
     if len(roots) < MAX_ROOTS:
         return text
     end = roots[-1].end()
-    return text[:end] + _ROOT.sub("", text[end:])
+    return text[:end] + _without(_ROOT, text[end:])
 
 
 def _without_monstrous_tags(text: str) -> str:

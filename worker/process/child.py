@@ -13,6 +13,7 @@ import uvloop
 
 from manyhands.shared.errors import ConfigError, ConnectFailed, ManyhandsError
 from manyhands.shared.logs import configure_logs
+from manyhands.shared.memory import give_back_large_blocks, keep_free_memory
 from manyhands.shared.settings import Settings
 from manyhands.worker.process.fork_safety import leave_the_parent
 from manyhands.worker.process.handler_modules import load_handlers
@@ -70,6 +71,8 @@ def _run(spec: ChildSpec, parent: Connection) -> int:
         load_handlers(settings.worker.handlers)
         _spare_the_garbage_collector()
         _interrupt_nobody()
+        give_back_large_blocks()
+        keep_free_memory()
         return uvloop.run(_work(spec, parent))
     except ManyhandsError as error:
         sys.stderr.write(f"worker: {error}\n")

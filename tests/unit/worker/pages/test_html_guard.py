@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from resiliparse.parse.html import DOMNode, HTMLTree
 
+from manyhands.shared.memory import give_back_large_blocks
 from manyhands.worker.pages.html_guard import (
     GUARDED_FROM,
     MAX_DEPTH,
@@ -173,6 +174,54 @@ def test_text_between_ignored_tags_is_not_copied_over_and_over(before, tag):
     assert time.process_time() - began < 0.3
 
 
+@pytest.mark.parametrize(
+    ("before", "piece"),
+    [
+        *(("", f"{end}<!-- -->") for end in ("</body>", "</html>", "</BODY a=b>", "</a></body>")),
+        *(("", f"</body>{comment}") for comment in ("<!x>", "<?low x>", "</-->", "<![CDATA[x]]>")),
+        *(("<table>", comment) for comment in ("<!-- -->", "<?x>", "</->")),
+        ("<table><tr>", "<!-- -->"),
+        ("<template><tr>", "<!-- -->"),
+        ("<tab<tr>le>", "<!-- -->"),
+    ],
+)
+def test_text_is_not_copied_where_comments_go_elsewhere(before, piece):
+    """Two megabytes took up to 13 s."""
+    text = before + "x" * (MANY // 2) + f"{piece}next" * (MANY // 2 // len(f"{piece}next"))
+    began = time.process_time()
+    HTMLTree.parse(tamed(text).text)
+    assert time.process_time() - began < 0.3
+
+
+@pytest.mark.parametrize(
+    ("before", "piece"),
+    [
+        # A " or ' where there should be none is a fault, and so is each NUL.
+        *(("", piece) for piece in ('<a b""c>', "<a b=c'd'>", "<a b=''c>", "<a =>", "<a b='\0'>")),
+        *(("", piece) for piece in ("</a></body></hnull' rel='nofollow x'>", '""</p>&notit')),
+        *((before, "\0") for before in ("", "<script>", "<!--", "<a b='", "<textarea>")),
+    ],
+)
+def test_faults_of_a_page_cost_the_parser_no_more_the_second_time(before, piece):
+    """The list of them was copied over and over: two megabytes took a second."""
+    give_back_large_blocks()
+    text = tamed(before + piece * (2_000_000 // len(piece))).text
+    took_s = []
+    for _ in range(3):
+        began = time.process_time()
+        HTMLTree.parse(text)
+        took_s.append(time.process_time() - began)
+    assert min(took_s[1:]) < 0.3
+
+
+def test_large_tables_with_comments_keep_their_links():
+    row = "<tr><!-- a row --><td>a</td><td><a href='?1' rel=x>b</a></td></tr>"
+    page = "<table>" + row * (MANY // len(row)) + "</table>"
+    text, is_cut = tamed(page)
+    assert not is_cut
+    assert text.count("<a href='?1' rel=x>b</a>") == page.count("<a href")
+
+
 def test_large_tables_keep_their_links():
     row = "<tr class=x><td class='y'>a</td><td title='1 > 2'><a href='?1' rel=x>b</a></td></tr>"
     page = "<table>" + row * (MANY // len(row)) + "</table>"
@@ -180,6 +229,32 @@ def test_large_tables_keep_their_links():
     assert not is_cut
     assert "class" not in text
     assert text.count("<a href='?1' rel=x>b</a>") == page.count("<a href")
+
+
+@pytest.mark.parametrize(
+    ("before", "piece"),
+    [
+        # The end tag of what holds something else is ignored.
+        *(("", f"<{name}><div></{name}></div>") for name in ("span", "x", "my-icon")),
+        *(("", f"<x><{name}></x></{name}>") for name in ("p", "table", "button")),
+        ("", "<div><table></div></table>"),
+        ("", "<div><script></div></script>"),
+        ("", "<div><a title='</div>'></a>"),
+        # In a drawing each of these is a level.
+        *(("<svg>", f"<{name}></p>") for name in ("td", "tr", "input", "base href=x", "option")),
+        *((f"<{name}>", "<a></x>") for name in ("math", "SVG", "svg><title></svg></title")),
+    ],
+)
+def test_a_page_that_only_seems_shallow_keeps_its_links_but_no_levels(before, piece):
+    """Took three seconds."""
+    link = "<a href='?1' rel=x>b</a>"
+    page = before + piece * (MANY // 2 // len(piece)) + link
+    began = time.process_time()
+    text, is_cut = tamed(page)
+    tree = HTMLTree.parse(text)
+    assert time.process_time() - began < 0.5
+    assert is_cut or link in text
+    assert _depth(tree.document) <= MAX_DEPTH
 
 
 @pytest.mark.parametrize("piece", ["<div></x>", "<DIV/>", "<g><i></b>", "<x></x><x>"])
