@@ -10,6 +10,7 @@ from manyhands.cli.arguments import make_parser
 from manyhands.cli.crawl import run_crawl
 from manyhands.cli.demo import run_demo
 from manyhands.cli.seeds import UsageError
+from manyhands.cli.state import run_adopt
 from manyhands.cli.status import run_status
 from manyhands.cli.stop import INTERRUPTED
 from manyhands.cli.submit import run_submit
@@ -47,6 +48,8 @@ def _run(arguments: argparse.Namespace) -> Coroutine[Any, Any, int]:
             return run_submit(arguments)
         case "warc":
             return run_warc(arguments)
+        case "state":
+            return run_adopt(arguments)
         case _:
             return run_status(arguments)
 
