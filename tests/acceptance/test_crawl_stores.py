@@ -1,11 +1,9 @@
 """Several stores of crawls on one broker: none gets in another's way, and fetch.NN are of one."""
 
 import asyncio
-import contextlib
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,13 +13,12 @@ from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.claim import mark_job, mark_queue, marked_by
 from manyhands.shared.crawl.messages import FetchedPage, PagesMessage, pages_job
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.sqlite.one_host import HostBeats
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.jobs import Job, new_jid
 from manyhands.shared.jobtypes import PARSE_QUEUE
 from manyhands.shared.urls import shard_queue
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
-from tests.support.crawling import HANDLERS, Crawling
+from tests.support.crawling import HANDLERS, Crawling, beating
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(150)
@@ -87,25 +84,6 @@ async def drained(client: Client, queue: str) -> None:
     async with asyncio.timeout(20):
         while (await client.info())["faktory"]["queues"].get(queue):  # noqa: ASYNC110 - as above
             await asyncio.sleep(0.05)
-
-
-@contextlib.contextmanager
-def beating(directory: Path, boot: str) -> Iterator[None]:
-    """A machine with another boot id that uses the directory."""
-    beats, is_over = HostBeats(directory, boot), threading.Event()
-
-    def run() -> None:
-        while not is_over.wait(0.1):
-            beats.beat()
-
-    beats.beat()
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 async def assert_crawled_whole(store: Crawling, crawl: int) -> None:

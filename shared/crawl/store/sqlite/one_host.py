@@ -24,6 +24,17 @@ def are_beating(before: Mapping[str, str], after: Mapping[str, str]) -> set[str]
     return {boot for boot, beat in after.items() if before.get(boot) != beat}
 
 
+def refuse_other_machines(directory: Path, wait_s: float) -> None:
+    """For those who own no shards. Waits only where there was another machine, or an earlier boot
+    of this one, and longer than a machine that runs leaves between two beats. Raises
+    ConfigError."""
+    beats = HostBeats(directory)
+    if beats.look():
+        time.sleep(wait_s)
+        beats.refuse_others()
+        beats.forget_others()
+
+
 class HostBeats:
     """State: the beats of other boots, as they were at the last look. `boot` is empty where the
     system does not tell it: then nothing is written, and nobody refused."""
