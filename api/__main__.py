@@ -11,6 +11,7 @@ import uvicorn
 from manyhands.api.handing_down import hand_down
 from manyhands.api.keys import new_key, parse_keys
 from manyhands.shared.crawl.store.sqlite.directory import open_control
+from manyhands.shared.crawl.store.sqlite.one_host import refuse_other_machines
 from manyhands.shared.errors import ConnectFailed, ManyhandsError
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
@@ -78,6 +79,7 @@ def _serve(settings: Settings) -> None:
     asyncio.run(_check_login(settings.faktory))
     if settings.crawl.state is not None:
         # A faulty store is reported at once, too.
+        refuse_other_machines(settings.crawl.state, settings.crawl.lease_s)
         open_control(settings.crawl.state).close()
     if not keys:
         get_logger("api").warning("no API keys: anyone who can connect can queue jobs")

@@ -18,6 +18,7 @@ from manyhands.api.keys import Key
 from manyhands.api.metrics import ApiMetrics
 from manyhands.api.problems import Problem, outcome_unknown, shutting_down, too_busy, unavailable
 from manyhands.shared.budget import ByteBudget
+from manyhands.shared.crawl.claim import is_mark_queue
 from manyhands.shared.errors import FaktoryError, NotSent, ServerError
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.settings import ApiSettings
@@ -90,7 +91,7 @@ class Parts:
         return await asyncio.shield(self._asking)
 
     async def _ask(self, client: Client) -> dict[str, Any]:
-        self._info = await soon(client.info())
+        self._info = _without_marks(await soon(client.info()))
         self._info_at = asyncio.get_running_loop().time()
         return self._info
 
@@ -98,6 +99,15 @@ class Parts:
         self._asking = None
         if not asking.cancelled():
             asking.exception()  # those who wait for it raise it
+
+
+def _without_marks(info: dict[str, Any]) -> dict[str, Any]:
+    """The job by which a store marks a broker waits for nobody: its age would alarm people."""
+    faktory = info["faktory"]
+    if not faktory.get("queues"):
+        return info
+    queues = {name: size for name, size in faktory["queues"].items() if not is_mark_queue(name)}
+    return info | {"faktory": faktory | {"queues": queues}}
 
 
 async def soon(question: Awaitable[Answer]) -> Answer:

@@ -3,13 +3,14 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from manyhands.cli.arguments import make_parser
 from manyhands.cli.crawl import run_crawl
 from manyhands.cli.demo import run_demo
 from manyhands.cli.seeds import UsageError
+from manyhands.cli.state import run_adopt
 from manyhands.cli.status import run_status
 from manyhands.cli.stop import INTERRUPTED
 from manyhands.cli.submit import run_submit
@@ -20,35 +21,28 @@ from manyhands.shared.private_files import keep_files_private
 
 FAILED = 1
 USAGE = 2
+COMMANDS: dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]] = {
+    "demo": run_demo,
+    "crawl": run_crawl,
+    "up": run_up,
+    "submit": run_submit,
+    "warc": run_warc,
+    "status": run_status,
+    "state": run_adopt,
+}
 
 
 def main() -> int:
     keep_files_private()
     arguments = make_parser().parse_args()
     try:
-        return asyncio.run(_run(arguments))
+        return asyncio.run(COMMANDS[arguments.command](arguments))
     except UsageError as error:
         return _told(error, USAGE)
     except ManyhandsError as error:
         return _told(error, FAILED)
     except (KeyboardInterrupt, asyncio.CancelledError):
         return INTERRUPTED
-
-
-def _run(arguments: argparse.Namespace) -> Coroutine[Any, Any, int]:
-    match arguments.command:
-        case "demo":
-            return run_demo(arguments)
-        case "crawl":
-            return run_crawl(arguments)
-        case "up":
-            return run_up(arguments)
-        case "submit":
-            return run_submit(arguments)
-        case "warc":
-            return run_warc(arguments)
-        case _:
-            return run_status(arguments)
 
 
 def _told(error: ManyhandsError, code: int) -> int:

@@ -80,6 +80,12 @@ examples:
   {prog} 3 --watch
   {prog} 3 --json | jq .urls
 """
+STATE_EXAMPLES = """
+examples:
+  export FAKTORY_URL=tcp://broker:7419 CRAWL_STATE=/srv/crawls
+  {prog} adopt
+  {prog} adopt --yes
+"""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -96,6 +102,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_submit(_command(commands, "submit", "send a file of URLs or jobs", SUBMIT_EXAMPLES))
     _add_warc(_command(commands, "warc", "parse or export WARC files", WARC_EXAMPLES))
     _add_status(_command(commands, "status", "show queues and crawls", STATUS_EXAMPLES))
+    _add_state(_command(commands, "state", "take a broker over", STATE_EXAMPLES))
     return parser
 
 
@@ -272,6 +279,19 @@ def _add_directory(command: argparse.ArgumentParser, option: str, what: str) -> 
         metavar="DIR",
         help=f"where to store {what} (default {DATA_DIRECTORY})",
     )
+
+
+def _add_state(state: argparse.ArgumentParser) -> None:
+    state.description = "Do something with a store of crawls, apart from the crawls in it."
+    commands = state.add_subparsers(dest="state_command", required=True, metavar="COMMAND")
+    adopt = commands.add_parser("adopt", help="take over a broker whose store is gone")
+    adopt.description = (
+        "A broker's queues fetch.NN belong to one store of crawls. Give them to the store\n"
+        "in CRAWL_STATE if the one that has them is gone for good. FAKTORY_URL names the\n"
+        "broker."
+    )
+    adopt.formatter_class = argparse.RawDescriptionHelpFormatter
+    adopt.add_argument("--yes", action="store_true", help="do it; without: say what would be done")
 
 
 def _add_api(command: argparse.ArgumentParser) -> None:

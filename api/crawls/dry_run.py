@@ -13,13 +13,14 @@ NOT_LOOKED_AT = "robots.txt, limits, and URLs that running crawls have seen"
 
 
 class DryRun:
-    """State: the pages so far. `blocked` are domains that the operator has blocked for all
-    crawls."""
+    """State: the pages so far. `tag` is that of the store; `blocked` are domains that the operator
+    has blocked for all crawls."""
 
     def __init__(
-        self, scope: Scope, seeds: Iterable[Url], shards: int, blocked: Collection[str]
+        self, scope: Scope, seeds: Iterable[Url], tag: str, shards: int, blocked: Collection[str]
     ) -> None:
         self._scope = scope
+        self._tag = tag
         self._shards = shards
         self._blocked = blocked
         self._seeds: set[bytes] = set()
@@ -53,7 +54,7 @@ class DryRun:
             key=key.hex(),
             domain=domain,
             shard=shard,
-            queue=crawl_queue(shard, self._shards),
+            queue=crawl_queue(self._tag, shard, self._shards),
             duplicate_of=None if first == index else first,
         )
 

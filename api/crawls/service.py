@@ -100,13 +100,13 @@ class CrawlService:
         check_seeds(request.seeds)
         scope = await self._store.aside(partial(read_scope, self._files, request))
 
-        def look(control: ControlStore) -> tuple[Layout, list[DomainRule]]:
-            return self._store.layout(control), control.rules()
+        def look(control: ControlStore) -> tuple[str, Layout, list[DomainRule]]:
+            return control.tag(), self._store.layout(control), control.rules()
 
-        layout, rules = await self._store.control(look)
+        tag, layout, rules = await self._store.control(look)
         blocked = {rule.domain for rule in rules if rule.is_blocked and rule.crawl is None}
         seeds = urls_among(request.seeds or request.urls)
-        run = DryRun(scope, seeds, layout.shards, blocked)
+        run = DryRun(scope, seeds, tag, layout.shards, blocked)
         # A thousand URLs against a thousand patterns would hold up everybody else.
         judged = await self._store.aside(lambda: list(run.judge(request.urls)))
         return DryRunAnswer(urls=judged, not_looked_at=NOT_LOOKED_AT)

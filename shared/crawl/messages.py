@@ -1,7 +1,9 @@
 """The messages that the parts of a crawl send each other through the broker. Pure.
 
-`parse_pages` carries fetched pages, also from archives, to the parse stage. Everything else goes to
-the queue of a shard, `crawl.07`, and is read by the owner of that shard.
+`parse_pages` carries fetched pages, also from archives, to the parse stage. Whoever parses them
+needs no store: the job says where the answer goes. Everything else goes to the queue of a shard and
+is read by the owner of that shard: `crawl.9f03a1c2d4.07` has the tag of the store in its name, so
+that crawls of several stores can run on one broker.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -118,12 +120,18 @@ def _plain(tuples: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(one) for one in tuples]
 
 
-def crawl_queue(shard: int, shards: int) -> str:
-    return f"{CRAWL_QUEUE}.{shard_number(shard, shards)}"
+def crawl_queue(tag: str, shard: int, shards: int) -> str:
+    """`tag` is that of the store."""
+    return f"{CRAWL_QUEUE}.{tag}.{shard_number(shard, shards)}"
 
 
-def crawl_queues(shards: int) -> list[str]:
-    return [crawl_queue(shard, shards) for shard in range(shards)]
+def crawl_queues(tag: str, shards: int) -> list[str]:
+    return [crawl_queue(tag, shard, shards) for shard in range(shards)]
+
+
+def untagged_crawl_queues(shards: int) -> list[str]:
+    """As the queues were called while a broker served one store."""
+    return [f"{CRAWL_QUEUE}.{shard_number(shard, shards)}" for shard in range(shards)]
 
 
 def in_jobs(pages: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:

@@ -23,6 +23,7 @@ from manyhands.shared.crawl.store.sqlite.directory import open_control
 from manyhands.shared.urls import shard_of_domain
 from tests.support.api_command import refusal
 from tests.support.crawl_state import crawled
+from tests.support.crawling import beating
 
 SHARDS = 4
 CONTACT = "me@example.org"
@@ -604,6 +605,14 @@ def test_a_state_store_that_cannot_be_used_ends_it_with_one_clear_line(
     (tmp_path / "control.db").write_text("something else, long enough to be no empty file")
     said = refusal(FAKTORY_URL=broker_process.url, CRAWL_STATE=str(tmp_path))
     assert "control.db" in said
+
+
+def test_a_state_store_that_another_machine_uses_ends_it_with_one_clear_line(
+    broker_process: BrokerServer, tmp_path: Path
+) -> None:
+    with beating(tmp_path, "boot of another machine"):
+        said = refusal(FAKTORY_URL=broker_process.url, CRAWL_STATE=str(tmp_path), CRAWL_LEASE_S="1")
+    assert "another machine" in said
 
 
 def test_a_store_that_is_held_by_another_is_told_of_and_the_jobs_go_on(

@@ -1,9 +1,11 @@
 """Crawls by real worker processes, of the synthetic web or of any other site, watched through the
 state store."""
 
+import contextlib
+import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from loadtest.web.oracle import Coverage, coverage
@@ -13,6 +15,7 @@ from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, Sc
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Crawl
 from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader
+from manyhands.shared.crawl.store.sqlite.one_host import HostBeats
 from manyhands.shared.urls import shard_of_url
 from manyhands.worker.crawl.fetching.slots import UNSETTLED_PER_SLOT
 from tests.support.waiting import eventually
@@ -134,6 +137,25 @@ class Crawling(Crawls):
         if may_repeat:
             verdict.repeated.count = 0
         return verdict
+
+
+@contextlib.contextmanager
+def beating(directory: Path, boot: str) -> Iterator[None]:
+    """A machine with another boot id that uses the directory."""
+    beats, is_over = HostBeats(directory, boot), threading.Event()
+
+    def run() -> None:
+        while not is_over.wait(0.1):
+            beats.beat()
+
+    beats.beat()
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def in_flight_at_most(slots: int) -> int:

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from manyhands.shared.crawl.messages import crawl_queues
+from manyhands.shared.crawl.messages import crawl_queues, untagged_crawl_queues
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import HELD_PAGES, Crawl, Layout, Member
@@ -33,6 +33,9 @@ TOLD_AT_STANDSTILL = 3
 SEED_LINES_AT_ONCE = 5_000
 # Queue names have two digits up to the first number of shards, three up to the next, and so on.
 WIDTHS = (100, 1000)
+# Within so long the parse stage has answered every page that it got before this process led: what
+# is older counts as lost there.
+ANSWERED_WITHIN_S = 900.0
 
 
 class _Standstill(NamedTuple):
@@ -43,8 +46,9 @@ class _Standstill(NamedTuple):
 
 
 class Leader:
-    """State: whether it leads, whether a crawl is near its end, and each crawl's last figures: one
-    that has nothing to do and has not changed between two checks is complete."""
+    """State: whether it leads, whether a crawl is near its end, until when messages may come by
+    queues without a tag, and each crawl's last figures: one that has nothing to do and has not
+    changed between two checks is complete."""
 
     def __init__(
         self,
@@ -63,11 +67,22 @@ class Leader:
         self._log = get_logger("crawl").bind(role="leader")
         self.is_leading = False
         self.is_near_an_end = False
+        # On the monotonic clock; None: to be decided at the next look.
+        self._untagged_until: float | None = None
+
+    @property
+    def reads_untagged_queues(self) -> bool:
+        """Queues had no tag in their names once. Crawls that went on then may have messages there,
+        and pages in the parse stage whose answers go there. A store without such crawls leaves
+        these queues to the one that they are meant for."""
+        until = self._untagged_until
+        return self.is_leading and until is not None and time.monotonic() < until
 
     async def leads(self) -> bool:
         leads: bool = await self._ask(lambda control: control.lead(self._name, LEADER_TTL_S))
         if leads and not self.is_leading:
             self._log.info("became the leader")
+            self._untagged_until = None
         self.is_leading = leads
         return leads
 
@@ -76,6 +91,9 @@ class Leader:
         if not await self.leads():
             return
         crawls: list[Crawl] = await self._ask(lambda control: control.live_crawls())
+        if self._untagged_until is None:
+            have_begun = any(crawl.state is not CrawlState.STARTING for crawl in crawls)
+            self._untagged_until = time.monotonic() + (ANSWERED_WITHIN_S if have_begun else 0.0)
         for crawl in crawls:
             try:
                 await self._tend(crawl, shards)
@@ -240,10 +258,15 @@ class Leader:
         reshard(self._settings.state, control, shards, told)
 
     def leftover_queues(self, most_ever: int, shards: int) -> list[str]:
-        """Queues of earlier numbers of shards, which may still hold jobs."""
+        """Queues of earlier numbers of shards, and without a tag, which may still hold jobs: what
+        is not ours goes on to the owner of its shard."""
+        tag = self._control.tag
         counts = {min(most_ever, width) for width in (*WIDTHS, most_ever)}
-        names = {name for count in counts for name in crawl_queues(count)}
-        return sorted(names - set(crawl_queues(shards)))
+        names = {name for count in counts for name in crawl_queues(tag, count)}
+        names -= set(crawl_queues(tag, shards))
+        if self.reads_untagged_queues:
+            names |= {name for count in counts for name in untagged_crawl_queues(count)}
+        return sorted(names)
 
 
 def _seeds_by_shard(lines: Iterable[str], shards: int) -> tuple[dict[int, list[str]], int]:

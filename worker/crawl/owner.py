@@ -36,12 +36,13 @@ from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.outbox import ARRIVED_LOOK_S, Outbox
 from manyhands.worker.crawl.frontier.page_grants import PageGrants
 from manyhands.worker.crawl.frontier.working_set import LEAVE_LOOK_S, WorkingSet
-from manyhands.worker.crawl.leader import Leader
+from manyhands.worker.crawl.leader import ANSWERED_WITHIN_S, Leader
 from manyhands.worker.crawl.metrics import CrawlFigures
 from manyhands.worker.crawl.politeness.robots_fetch import RobotsFetches
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leasing import Leasing
+from manyhands.worker.crawl.shards.one_host import OneHost
 from manyhands.worker.crawl.shards.settling import Settling
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 from manyhands.worker.crawl.wakeup import Wakeup
@@ -59,7 +60,7 @@ LEADER_SOON_S = 0.2
 LEADER_REST = 4
 READMIT_LOOK_S = 30.0
 # A page that has been in the parse stage for this long is lost.
-PARSING_AT_MOST_S = 900.0
+PARSING_AT_MOST_S = ANSWERED_WITHIN_S
 MOST_ATTEMPTS_AT_PARSING = 3
 READMITTED_AT_ONCE = 1_000
 MOST_ROBOTS_BYTES = 64 * 1024 * 1024
@@ -93,6 +94,7 @@ class Owner:
         self._slots = Slots(slots, in_flight)
         self._store = StoreThread(self._slots.patience_s)
         self._control = Control(settings.state)
+        self._one_host = OneHost(settings.state, settings.lease_s)
         self._leader = Leader(self.name, settings, self._control)
         tasks = Tasks("crawl")
         self._leasing = Leasing(
@@ -150,7 +152,7 @@ class Owner:
             admission=self.admission,
             notes=notes,
             sinks=sinks,
-            pages=PagePusher(push, self.admission.queue_of, tasks),
+            pages=PagePusher(push, self.queue_of, tasks),
             settling=settling,
             control=self._control,
             store_failed=store_failed,
@@ -195,9 +197,12 @@ class Owner:
         self._grants.came.tell(self._wakeup.wake)
 
     async def run(self) -> None:
-        """Until closed."""
-        await self._control.open()
+        """Until closed. Raises ConfigError."""
         try:
+            await self._one_host.check(self._closing)
+            if self._closing.is_set():
+                return
+            await self._control.open()
             await self._leasing.settle_layout(self._closing.is_set)
             if self._closing.is_set():
                 return
@@ -230,6 +235,10 @@ class Owner:
         await self._store.stop()
         await self._control.close(self.name)
 
+    def queue_of(self, shard: int) -> str:
+        """The queue whose jobs the owner of the shard reads."""
+        return crawl_queue(self._control.tag, shard, self.admission.shards)
+
     def set_pace(self, pace: float) -> None:
         self._slots.pace = pace
 
@@ -243,6 +252,7 @@ class Owner:
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         return [
+            self._one_host.watch(),
             self._leasing.balance(self._closing.is_set),
             self._commands.watch(),
             self._commands.watch_seed_names(),
@@ -255,7 +265,7 @@ class Owner:
 
     def _tell_queues(self) -> None:
         layout = self._control.layout
-        names = [crawl_queue(number, layout.shards) for number in sorted(self._leasing.shards)]
+        names = [self.queue_of(number) for number in sorted(self._leasing.shards)]
         if self._leader.is_leading:
             names += self._leader.leftover_queues(layout.most_ever, layout.shards)
         self._set_queues(names)
@@ -292,15 +302,16 @@ class Owner:
                     self._log.warning("pages lost in parsing were queued again", count=again)
 
     async def _lead(self) -> None:
-        was_leading = False
+        leader = self._leader
+        told_of = False, False
         while True:
             began_at = time.monotonic()
             if not self._leasing.is_stopping:
-                await self._leader.tick(self.admission.shards)
-                if self._leader.is_leading != was_leading:
-                    was_leading = self._leader.is_leading
+                await leader.tick(self.admission.shards)
+                if told_of != (leader.is_leading, leader.reads_untagged_queues):
+                    told_of = leader.is_leading, leader.reads_untagged_queues
                     self._tell_queues()
-            wait_s = LEADER_SOON_S if self._leader.is_near_an_end else LEADER_LOOK_S
+            wait_s = LEADER_SOON_S if leader.is_near_an_end else LEADER_LOOK_S
             await asyncio.sleep(max(wait_s, LEADER_REST * (time.monotonic() - began_at)))
 
 

@@ -15,6 +15,7 @@ from manyhands.shared.crawl.messages import (
     LinksMessage,
     ParsedMessage,
     ParsedPage,
+    links_job,
     parsed_job,
 )
 from manyhands.shared.crawl.store.model import LeaseLost
@@ -23,7 +24,6 @@ from manyhands.shared.jobs import utc_now
 from manyhands.worker.crawl.owner import Owner
 from manyhands.worker.crawl.politeness.robots import check_user_agent
 from manyhands.worker.jobs.context import JobContext
-from manyhands.worker.jobs.outcomes import Defer
 from manyhands.worker.jobs.registry import job, setup
 from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.jobs.stage_services import StageNeeds
@@ -37,14 +37,15 @@ AGAIN_S = 1.0
 
 @job(PARSED, queue=ALL_CRAWL_QUEUES)
 async def parsed(pages: list[ParsedPage], context: JobContext) -> None:
-    admission = _owner().admission
+    owner = _owner()
+    admission = owner.admission
     for page in pages:
         if page.error:
             context.log.warning("a page has no links", url=page.url, reason=page.error)
     by_queue: dict[str, list[ParsedPage]] = {}
     for page in await admission.parsed(pages):
         # Its shard has another owner by now, or the number of shards has changed.
-        queue = admission.queue_of(admission.shard_of(page.url))
+        queue = owner.queue_of(admission.shard_of(page.url))
         by_queue.setdefault(queue, []).append(page)
     for number, (queue, elsewhere) in enumerate(by_queue.items()):
         again = parsed_job(ParsedMessage(pages=elsewhere), queue, f"{context.id}+{number}")
@@ -53,16 +54,19 @@ async def parsed(pages: list[ParsedPage], context: JobContext) -> None:
 
 
 @job(LINKS, queue=ALL_CRAWL_QUEUES)
-async def links(generation: int, target: int, batches: list[Any]) -> None:
+async def links(generation: int, target: int, batches: list[Any], context: JobContext) -> None:
+    owner = _owner()
     message = LinksMessage(
         generation=generation,
         target=target,
         batches=[LinksBatch(*batch) for batch in batches],
     )
     try:
-        await _owner().admission.links(message)
+        await owner.admission.links(message)
     except LeaseLost:
-        raise Defer(utc_now() + timedelta(seconds=AGAIN_S)) from None
+        again = links_job(message, owner.queue_of(target), f"{context.id}+")
+        again.at = utc_now() + timedelta(seconds=AGAIN_S)
+        context.push(again)
 
 
 @setup

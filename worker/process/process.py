@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
+from manyhands.shared.crawl.claim import are_fetch_queues
+from manyhands.shared.crawl.store.tag_of import tag_of
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.faktory.dialer import Dialer
 from manyhands.shared.faktory.handshake import parse_url
@@ -45,6 +47,7 @@ from manyhands.worker.service.stages import (
     ProcessGroup,
     Stage,
     resolve_stages,
+    without_a_store,
 )
 from manyhands.worker.sinks.kinds import CAPTURED, EMITTED, make_sinks
 from manyhands.worker.sinks.sinks import Sinks
@@ -80,6 +83,11 @@ class WorkerProcess:
         stages = resolve_stages(
             group, settings.worker.queues, REGISTRY.queues_by_type(), settings.stages
         )
+        self._state = settings.crawl.state
+        resolved = {stage.name for stage in stages}
+        if self._state is None:
+            stages = without_a_store(stages, group)
+        self._left_out = sorted(resolved - {stage.name for stage in stages})
         self._dialer = Dialer(parse_url(settings.faktory.url), settings.faktory.ca_file)
         self.source = FaktorySource(
             self._dialer,
@@ -89,6 +97,9 @@ class WorkerProcess:
             connections=connections,
             on_lanes_changed=self._tell_turn_soon,
         )
+        for stage in self._fetch_stages():
+            # No job before the supervisor says that these queues are ours.
+            stage.pace = 0.0
         self._threads = ThreadPoolExecutor(
             min(group.slots, MOST_THREADS), thread_name_prefix=THREAD_NAME
         )
@@ -274,9 +285,14 @@ class WorkerProcess:
     async def _tell_ready(self) -> None:
         while not self.source.lanes.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
             await asyncio.sleep(READY_LOOK_S)
+        store = ""
+        if self._state is not None and self._fetch_stages():
+            store = await asyncio.to_thread(tag_of, self._state)
         self._link.tell(
             Ready(
-                [
+                store=store,
+                left_out=self._left_out,
+                stages=[
                     StageReport(
                         stage.stage.name,
                         stage.queues,
@@ -285,9 +301,12 @@ class WorkerProcess:
                         stage.stage.feeds,
                     )
                     for stage in self.source.stages
-                ]
+                ],
             )
         )
+
+    def _fetch_stages(self) -> list[StageLanes]:
+        return [stage for stage in self.source.stages if are_fetch_queues(stage.queues)]
 
     async def _tell_turns(self) -> None:
         while True:

@@ -21,9 +21,13 @@ class StageReport(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The child has a lane up and takes jobs from now on."""
+    """The child has a lane up and takes jobs from now on. `store` is the tag of its store of
+    crawls, empty when it has none or no stage that needs it; `left_out` are the stages that it
+    cannot run without."""
 
     stages: list[StageReport]
+    store: str = ""
+    left_out: list[str] = []
 
 
 class StagePulse(msgspec.Struct, frozen=True):

@@ -116,6 +116,14 @@ def resolve_stages(
     return tuple(_with_options(stage, options.get(stage.name)) for stage in chosen)
 
 
+def without_a_store(stages: tuple[Stage, ...], group: ProcessGroup) -> tuple[Stage, ...]:
+    """Those that a process without CRAWL_STATE runs: whoever loads all handlers need not say that
+    it has no crawls. One that names the stage has to, and hears so from the stage itself."""
+    if group.stage_names or len(stages) == 1:
+        return stages
+    return tuple(stage for stage in stages if stage.name != CRAWL_STAGE)
+
+
 def _choose(
     names: tuple[str, ...], queues_by_type: Mapping[str, str], options: Mapping[str, StageOptions]
 ) -> list[Stage]:

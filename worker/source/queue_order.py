@@ -5,13 +5,13 @@ The server serves the queues of a FETCH in the given order. `a,b` is strict: b o
 `fetch.*` stands for the queues of all shards: one entry with one weight, whose queues take turns.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from math import gcd, lcm
 from typing import Self
 
-from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES, crawl_queues
+from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES
 from manyhands.shared.errors import ConfigError, InvalidJob
 from manyhands.shared.faktory import codec
 from manyhands.shared.jobs import check_queue_name
@@ -19,7 +19,11 @@ from manyhands.shared.urls import FETCH_QUEUE, shard_queues
 
 MAX_WEIGHT = 100
 ALL_SHARDS = f"{FETCH_QUEUE}.*"
-_QUEUES_OF_ALL = {ALL_SHARDS: shard_queues, ALL_CRAWL_QUEUES: crawl_queues}
+# Those of crawls have the tag of a store in their names: the stage's service names them.
+_QUEUES_OF_ALL: dict[str, Callable[[int], list[str]]] = {
+    ALL_SHARDS: shard_queues,
+    ALL_CRAWL_QUEUES: lambda _shards: [],
+}
 
 
 @dataclass(slots=True, frozen=True)

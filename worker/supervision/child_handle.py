@@ -16,6 +16,7 @@ from multiprocessing.process import BaseProcess
 
 import msgspec
 
+from manyhands.shared.crawl.claim import are_fetch_queues
 from manyhands.shared.logs import get_logger
 from manyhands.worker.process.child import ChildSpec, run_child
 from manyhands.worker.process.fork_safety import AT_ONCE, signals_held_back
@@ -57,6 +58,8 @@ class ChildHandle:
         self.started_at = now
         self.ready_at: float | None = None
         self.stages: list[StageReport] = []
+        self.store = ""
+        self.left_out: list[str] = []
         self.turn: Pulse | None = None
         self.told_paces: dict[str, float] = {}
         self.rss_bytes = 0
@@ -197,6 +200,12 @@ class ChildHandle:
         elif isinstance(message, Ready):
             self.ready_at = self._loop.time()
             self.stages = message.stages
+            self.store = message.store
+            self.left_out = message.left_out
+            # As it starts: worker/process/process.py.
+            self.told_paces = {
+                stage.name: 0.0 for stage in message.stages if are_fetch_queues(stage.queues)
+            }
             self.has_come_up.set()
         else:
             self._keep_figures(message)

@@ -3,13 +3,16 @@ children that no longer can. Never in the way: what fails is left out until it w
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
-from manyhands.shared.errors import ConnectFailed, FaktoryError
+from manyhands.shared.crawl.claim import marked_by
+from manyhands.shared.errors import ConnectFailed, ConnectionLost, FaktoryError
 from manyhands.shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs
 from manyhands.shared.faktory.dialer import Dialer
 from manyhands.shared.faktory.handshake import ServerAddress, parse_url
 from manyhands.shared.faktory.lanes import CommandLanes
+from manyhands.shared.jobs import Job
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import FaktorySettings
 from manyhands.shared.tasks import Tasks
@@ -27,7 +30,8 @@ STOP_WITHIN_S = FETCHES_END_S + 2.0
 
 
 class ServerView:
-    """State: the connection; what the server said last of the queues."""
+    """State: the connection; what the server said last of the queues, and which stores have marked
+    it as theirs."""
 
     def __init__(self, settings: FaktorySettings) -> None:
         self._dialer = Dialer(parse_url(settings.url), settings.ca_file)
@@ -35,6 +39,7 @@ class ServerView:
         self._verbs = FaktoryVerbs(self._lanes)
         self.sizes: dict[str, int] = {}
         self.lags_s: dict[str, float] = {}
+        self.marks: frozenset[str] = frozenset()
         self._putting_back = Tasks("server-view")
         self._log = get_logger("supervisor")
 
@@ -125,10 +130,24 @@ class ServerView:
             answer = await self._verbs.info()
             told = answer["faktory"]["queues"]
             self.sizes = {name: int(told.get(name, 0)) for name in names}
+            self.marks = marked_by(told)
         except (FaktoryError, LookupError, TypeError, ValueError, AttributeError) as error:
             self._log.debug("no answer to INFO", reason=repr(error))
             return False
         return True
+
+    async def wait_up(self, timeout_s: float) -> None:
+        """Return when there is a connection, or none so far."""
+        with suppress(ConnectionLost):
+            await self._lanes.wait_up_within(timeout_s)
+
+    async def push(self, job: Job) -> None:
+        """Raises FaktoryError."""
+        await self._verbs.push(job)
+
+    async def remove_queue(self, name: str) -> None:
+        """Raises FaktoryError."""
+        await self._verbs.queue_remove([name])
 
     async def look_at_lags(self) -> None:
         """Ask how long the oldest job of each queue has waited."""

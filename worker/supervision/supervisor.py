@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 
 from manyhands.shared.crawl.store.damage import damaged_shards
+from manyhands.shared.errors import ConfigError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
 from manyhands.worker.process.fork_safety import SIGNALS
@@ -18,6 +19,7 @@ from manyhands.worker.service import exits
 from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 from manyhands.worker.supervision.child_handle import ChildHandle
 from manyhands.worker.supervision.child_slot import ChildSlot, Service
+from manyhands.worker.supervision.claims import FetchQueues
 from manyhands.worker.supervision.limits import (
     cgroup_memory_bytes,
     descriptors_needed,
@@ -71,6 +73,12 @@ class Supervisor:
             for group in self._groups
             for number in range(group.processes)
         ]
+        self._fetch_queues = FetchQueues(
+            self._server,
+            self._tell,
+            is_named=bool(settings.worker.stages or settings.worker.queues),
+        )
+        self._child_is_ready = asyncio.Event()
         self._connection: asyncio.Task[None] | None = None
         # The tasks that fill slots and roll them; ended by a stop.
         self._keepers: list[asyncio.Task[None]] = []
@@ -87,7 +95,8 @@ class Supervisor:
         self._log = get_logger("supervisor")
 
     async def run(self) -> int:
-        """Supervise until stopped, or until nothing is left to supervise; returns the exit code."""
+        """Supervise until stopped, or until nothing is left to supervise; returns the exit code.
+        Raises ConfigError when another store has the queues that it was to take jobs from."""
         self._listen_to_signals()
         self._announce()
         try:
@@ -110,6 +119,8 @@ class Supervisor:
             for child in self._children():
                 child.drain()
         self._log.info("stopped", is_clean=is_clean)
+        if self._fetch_queues.refusal:
+            raise ConfigError(self._fetch_queues.refusal)
         return exits.CLEAN if is_clean and not self._has_failed else exits.UNCLEAN
 
     def status(self) -> ServiceStatus:
@@ -249,15 +260,32 @@ class Supervisor:
     async def _look_at_queues(self) -> None:
         looks = 0
         while True:
-            await asyncio.sleep(LOOK_S)
+            await self._until_next_look()
             names = watched_queues(stage for child in self._children() for stage in child.stages)
             if not names or not await self._server.look_at_sizes(names):
                 continue
             self._looked_at = self._loop.time()
+            await self._fetch_queues.looked(names)
+            if self._fetch_queues.refusal:
+                self._stop_asked.set()
+                return
             self._tell_children()
             if looks % LAGS_EVERY_LOOKS == 0:
                 await self._server.look_at_lags()
             looks += 1
+
+    async def _until_next_look(self) -> None:
+        """At once when a child is ready: it may wait for our word."""
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._child_is_ready.wait()
+        except TimeoutError:
+            return
+        self._child_is_ready.clear()
+        for child in self._children():
+            if child.is_ready:
+                self._fetch_queues.child_is_ready(child.stages, child.store, child.left_out)
+        await self._server.wait_up(LOOK_S)
 
     def _tell_children(self) -> None:
         """How long the queues are, and how fast each stage may go."""
@@ -268,6 +296,10 @@ class Supervisor:
             sizes,
             mean_bytes_by_queue(child.turn for child in children if child.turn is not None),
         )
+        for child in children:
+            for stage in child.stages:
+                if not self._fetch_queues.may_run(stage):
+                    self._paces[stage.name] = 0.0
         for event in events:
             self._tell_pressure(event)
         for child in children:
@@ -295,6 +327,7 @@ class Supervisor:
     def _connect(self) -> None:
         """With the first child that is ready: before that there are no queues to ask about, and the
         child has reported by then what is wrong with the server."""
+        self._child_is_ready.set()
         if self._connection is None:
             self._connection = self._tasks.create_task(self._server.run(), name="server")
 

@@ -33,13 +33,15 @@ class FakeClient:
         self.asked = 0
         self.takes_s = 0.01
         self.error: FaktoryError | None = None
+        self.queues: dict[str, int] = {}
 
     async def info(self) -> dict[str, Any]:
         self.asked += 1
         await asyncio.sleep(self.takes_s)
         if self.error is not None:
             raise self.error
-        return {"faktory": {"number": self.asked}}
+        queues = {"queues": self.queues} if self.queues else {}
+        return {"faktory": {"number": self.asked, **queues}}
 
 
 def make_parts(client: FakeClient) -> Parts:
@@ -150,3 +152,13 @@ async def test_the_end_of_the_service_stops_every_stream_and_refuses_the_next():
     assert not ended.done()
     with pytest.raises(Problem, match="shutting down"):
         parts.refuse_if_draining()
+
+
+def test_the_marks_of_stores_are_no_queues_that_wait():
+    async def run() -> None:
+        client = FakeClient()
+        client.queues = {"fetch.01": 2, "manyhands.state.9f03a1c2d4": 1}
+        parts = make_parts(client)
+        assert (await parts.info())["faktory"]["queues"] == {"fetch.01": 2}
+
+    run_in_virtual_time(run())

@@ -6,7 +6,7 @@ from manyhands.cli.arguments import WITHIN, make_parser
 from manyhands.cli.crawl import crawl_request
 from manyhands.cli.seeds import UsageError
 
-COMMANDS = ("demo", "crawl", "up", "submit", "warc", "status")
+COMMANDS = ("demo", "crawl", "up", "submit", "warc", "status", "state")
 URL = "https://example.org/"
 
 
@@ -41,6 +41,7 @@ def test_every_command_explains_itself_with_examples(command, capsys):
         ("status", "--api", "localhost:3000"),
         ("submit",),
         ("warc",),
+        ("state",),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(words, capsys):

@@ -15,7 +15,7 @@ import orjson
 
 from manyhands.shared.crawl.canonical import origin_of
 from manyhands.shared.crawl.cuts import CUT_COUNTERS
-from manyhands.shared.crawl.messages import LinksMessage, ParsedPage, crawl_queue
+from manyhands.shared.crawl.messages import LinksMessage, ParsedPage
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import (
@@ -87,10 +87,6 @@ class Admission:
     def shard_of(self, url: str) -> int:
         """Of a canonical URL."""
         return _shard_of_origin(origin_of(url), self.shards)
-
-    def queue_of(self, shard: int) -> str:
-        """The queue whose jobs the owner of the shard reads."""
-        return crawl_queue(shard, self.shards)
 
     async def parsed(self, pages: Sequence[ParsedPage]) -> list[ParsedPage]:
         """Returns those that could not be ended because their shard is not owned here (any

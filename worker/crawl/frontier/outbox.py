@@ -78,7 +78,7 @@ class Outbox:
             if not batches:
                 continue
             layout = self._control.layout
-            jobs = _messages(batches, layout.generation, layout.shards)
+            jobs = _messages(batches, self._control.tag, layout.generation, layout.shards)
             await self._push(jobs)
             now = self._loop.time()
             for source, batch in batches:
@@ -133,7 +133,9 @@ class Outbox:
         self._progress_at[pair] = now
 
 
-def _messages(batches: Sequence[tuple[int, Outgoing]], generation: int, shards: int) -> list[Job]:
+def _messages(
+    batches: Sequence[tuple[int, Outgoing]], tag: str, generation: int, shards: int
+) -> list[Job]:
     """One message for each target, or several where there are many links."""
     by_target: dict[int, list[LinksBatch]] = {}
     jobs: list[Job] = []
@@ -141,7 +143,7 @@ def _messages(batches: Sequence[tuple[int, Outgoing]], generation: int, shards: 
 
     def close(target: int) -> None:
         message = LinksMessage(generation=generation, target=target, batches=by_target.pop(target))
-        jobs.append(links_job(message, crawl_queue(target, shards), new_jid()))
+        jobs.append(links_job(message, crawl_queue(tag, target, shards), new_jid()))
         del sizes[target]
 
     for source, batch in batches:

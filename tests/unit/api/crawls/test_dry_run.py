@@ -8,6 +8,7 @@ from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import ScopeSpec
 
 SEED = "https://www.example.org/"
+TAG = "9f03a1c2d4"
 
 
 def judged(
@@ -18,7 +19,7 @@ def judged(
     **scope: object,
 ) -> list[JudgedUrl]:
     rules = Scope(ScopeSpec.model_validate(scope), Exclusions.parse(exclusions))
-    return list(DryRun(rules, urls_among(seeds), 64, blocked).judge(urls))
+    return list(DryRun(rules, urls_among(seeds), TAG, 64, blocked).judge(urls))
 
 
 def test_a_url_is_told_as_it_would_be_fetched_and_kept():
@@ -27,7 +28,7 @@ def test_a_url_is_told_as_it_would_be_fetched_and_kept():
     assert told.fingerprint == "https://www.example.org/b?id=1"
     assert told.key is not None and len(bytes.fromhex(told.key)) == 16
     assert told.domain == "example.org"
-    assert told.shard is not None and told.queue == f"crawl.{told.shard:02}"
+    assert told.shard is not None and told.queue == f"crawl.{TAG}.{told.shard:02}"
     assert (told.is_in, told.reason, told.duplicate_of) == (True, "", None)
 
 

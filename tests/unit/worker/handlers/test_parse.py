@@ -93,7 +93,7 @@ async def test_without_a_sink_a_page_alone_is_an_error():
 
 URL = "http://www.example.com/dir/"
 KEY = "00ff" * 8
-QUEUE = "crawl.07"
+QUEUE = "crawl.tag.07"
 COME_BEFORE = {"mh": {"id": "0123456789", "deliveries": 1}}
 
 

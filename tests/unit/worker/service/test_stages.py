@@ -4,10 +4,19 @@ from dataclasses import dataclass
 
 import pytest
 
+from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.service.stages import CAPS, ProcessGroup, Stage, parse_groups, resolve_stages
+from manyhands.worker.service.stages import (
+    CAPS,
+    ProcessGroup,
+    Stage,
+    parse_groups,
+    resolve_stages,
+    without_a_store,
+)
 
 QUEUES = {"fetch": "fetch.*", "parse": "parse", "add": "default", "greet": "default"}
+WITH_CRAWL = QUEUES | {"parsed": ALL_CRAWL_QUEUES, "links": ALL_CRAWL_QUEUES}
 EVERYTHING = ProcessGroup("worker", 1, 500)
 
 
@@ -113,3 +122,18 @@ def test_the_settings_file_can_make_a_stage_of_any_queues():
     assert resolve_stages(group, "", QUEUES, options) == (
         Stage("images", "large:1,small:4", feeds="done"),
     )
+
+
+def test_without_a_store_a_service_that_names_no_stage_leaves_out_its_crawls():
+    everything = resolve_stages(EVERYTHING, "", WITH_CRAWL, {})
+    names = [stage.name for stage in without_a_store(everything, EVERYTHING)]
+    assert names == [stage.name for stage in everything if stage.name != "crawl"]
+    assert len(names) == len(everything) - 1
+
+
+def test_a_crawl_stage_that_was_named_or_is_all_there_is_stays_and_says_what_it_needs():
+    named = ProcessGroup("crawl+parse", 1, 10, ("crawl", "parse"))
+    stages = resolve_stages(named, "", WITH_CRAWL, {})
+    assert without_a_store(stages, named) == stages
+    alone = resolve_stages(EVERYTHING, "", {"links": ALL_CRAWL_QUEUES}, {})
+    assert without_a_store(alone, EVERYTHING) == alone

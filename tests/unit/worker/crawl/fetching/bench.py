@@ -154,7 +154,7 @@ class Bench:
             admission=admission,
             notes=notes,
             sinks=cast("Sinks", self.outside),
-            pages=PagePusher(self.outside.push, admission.queue_of, self.tasks),
+            pages=PagePusher(self.outside.push, lambda shard: f"crawl.tag.{shard:02}", self.tasks),
             settling=settling,
             control=cast("Control", SimpleNamespace(tag="tag")),
             store_failed=self._store_failed,

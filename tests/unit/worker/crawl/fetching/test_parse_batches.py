@@ -46,7 +46,7 @@ class Broker:
 
 
 def pusher(broker: Broker) -> PagePusher:
-    return PagePusher(broker.push, lambda shard: f"crawl.{shard:02}", Tasks("test"))
+    return PagePusher(broker.push, lambda shard: f"crawl.tag.{shard:02}", Tasks("test"))
 
 
 async def test_pages_that_come_together_are_one_job() -> None:
@@ -57,7 +57,7 @@ async def test_pages_that_come_together_are_one_job() -> None:
 
     assert broker.visits() == [[["visit-1", "visit-2"]]]
     ((job,),) = broker.pushes
-    assert (job.jobtype, job.queue, job.args[0]) == ("parse_pages", "parse", "crawl.07")
+    assert (job.jobtype, job.queue, job.args[0]) == ("parse_pages", "parse", "crawl.tag.07")
 
 
 async def test_many_pages_are_several_jobs_of_one_push() -> None:
