@@ -50,6 +50,15 @@ _BETWEEN_SINKS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
 OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
 
 
+def _state_places(value: object) -> object:
+    """A string from a variable, a string or a list from YAML."""
+    parts = (value,) if isinstance(value, str) else value
+    return tuple(str(part) for part in parts if part) if isinstance(parts, list | tuple) else parts
+
+
+StatePlaces = Annotated[tuple[str, ...], BeforeValidator(_state_places)]
+
+
 def _listed(value: object, parse: Callable[[str], object]) -> object:
     """Text with commas from a variable, a list from YAML."""
     parts = value.split(",") if isinstance(value, str) else value
@@ -340,8 +349,8 @@ class CrawlSettings(Section):
     shards: int = Field(
         default=64, ge=1, le=1024, description="queues that fetch jobs are spread over, by domain"
     )
-    state: OptionalPath = Field(
-        default=None, description="directory for the state of crawls; none: no crawls"
+    state: StatePlaces = Field(
+        default=(), description="directory for the state of crawls; none: no crawls"
     )
     files: OptionalPath = Field(
         default=None, description="directory of seed and exclusion files that crawls may use"

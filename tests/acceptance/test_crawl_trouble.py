@@ -32,7 +32,7 @@ class Looker:
 
     def __init__(self, directory: Path) -> None:
         self._settings = CrawlSettings(
-            state=directory, shards=SHARDS, limited_patience_s=PATIENCE_S
+            state=(str(directory),), shards=SHARDS, limited_patience_s=PATIENCE_S
         )
 
     async def look(self, crawl: int) -> tuple[CrawlView, dict[str, ErrorView]]:

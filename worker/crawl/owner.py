@@ -16,6 +16,7 @@ from typing import Any
 from manyhands.shared.crawl.messages import crawl_queue
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import HELD_PAGES, LeaseLost
+from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
@@ -80,7 +81,6 @@ class Owner:
         sinks: Sinks,
         set_queues: Callable[[Sequence[str]], None],
     ) -> None:
-        assert settings.state is not None
         self.name = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
         self._log = get_logger("crawl").bind(member=self.name)
         self._set_queues = set_queues
@@ -91,15 +91,15 @@ class Owner:
         self._crawls = LiveCrawls()
         self._wakeup = Wakeup()
         self._slots = Slots(slots, in_flight)
+        store = store_at(settings.state)
         self._store = StoreThread(self._slots.patience_s)
-        self._control = Control(settings.state)
+        self._control = Control(store)
         self._leader = Leader(self.name, settings, self._control)
         tasks = Tasks("crawl")
         self._leasing = Leasing(
             self.name,
             slots,
             settings,
-            settings.state,
             control=self._control,
             store=self._store,
             resharding=self._leader,

@@ -18,8 +18,8 @@ import psutil
 from loadtest.bench.state.urls import PAGE_KEY_BYTES, Links, host_key
 from loadtest.lib.stats import percentile
 from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.errors import StateBusy
 from manyhands.shared.crawl.store.model import KEY_BYTES, ClaimedUrl, NewUrl, Settled
-from manyhands.shared.crawl.store.sqlite.database import StateBusy
 from manyhands.shared.crawl.store.sqlite.directory import open_shard, shard_file
 from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
 

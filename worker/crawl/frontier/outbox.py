@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from manyhands.shared.crawl.messages import LinksBatch, LinksMessage, crawl_queue, links_job
+from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import LeaseLost, Outgoing
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.jobs import Job, new_jid
 from manyhands.shared.logs import get_logger
 from manyhands.worker.crawl.shards.control import Control

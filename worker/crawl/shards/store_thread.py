@@ -11,9 +11,9 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
+from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.worker.crawl.announcement import Announcement
 
 GATHER_S = 0.01

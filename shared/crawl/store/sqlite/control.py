@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -63,8 +64,6 @@ class SqliteControl:
     def finish_reshard(
         self, generation: int, shards: int, held: Mapping[int, int] | None = None
     ) -> None:
-        """`held` are leases (shard to epoch) that nobody must have claimed since; raises LeaseLost
-        otherwise. They end with it."""
         with self._changing():
             epochs = dict(self._database.rows("SELECT shard, epoch FROM leases"))
             if held and not held.items() <= epochs.items():
@@ -342,7 +341,23 @@ class SqliteControl:
             "SELECT at, text FROM notes WHERE crawl = ? ORDER BY id DESC LIMIT ?", (crawl, limit)
         )
 
+    def keep_exclusions(self, crawl: int, text: str) -> None:
+        kept = self._exclusions_file(crawl)
+        draft = kept.with_suffix(".new")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(kept)
+
+    def exclusions(self, crawl: int) -> str | None:
+        try:
+            return self._exclusions_file(crawl).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
     # Parts of the above
+
+    def _exclusions_file(self, crawl: int) -> Path:
+        """Beside the database: they may be long."""
+        return self._database.path.with_name(f"exclusions-{crawl}.txt")
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:

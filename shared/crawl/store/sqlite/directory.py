@@ -5,15 +5,11 @@ from pathlib import Path
 
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.clock import keep_time_of
-from manyhands.shared.crawl.store.damage import has_note, remove_note, write_note
+from manyhands.shared.crawl.store.errors import StateDamaged
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
-from manyhands.shared.crawl.store.sqlite.database import (
-    Database,
-    StateDamaged,
-    open_file,
-    open_for_reading,
-)
+from manyhands.shared.crawl.store.sqlite.damage import has_note, remove_note, write_note
+from manyhands.shared.crawl.store.sqlite.database import Database, open_file, open_for_reading
 from manyhands.shared.crawl.store.sqlite.reader import SqliteReader
 from manyhands.shared.crawl.store.sqlite.schema import CONTROL, SHARD
 from manyhands.shared.crawl.store.sqlite.shard import SqliteShard

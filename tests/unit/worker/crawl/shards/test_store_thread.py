@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from manyhands.shared.crawl.store.errors import StateDamaged
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.crawl.store.sqlite.database import StateDamaged
 from manyhands.worker.crawl.shards.store_thread import StoreThread
 
 
