@@ -2,7 +2,7 @@
 
 The parts: `leasing` has the shards, `dispatcher` fetches, `admission` takes URLs in, `outbox` sends
 links to other shards, `commands` carries out what operators want, `leader` does what one process
-must do for all. Shard stores are used in one thread, the control store in another.
+must do for all. Shard stores live in threads of their own, the control store in another.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leasing import Leasing
 from manyhands.worker.crawl.shards.settling import Settling
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 from manyhands.worker.crawl.wakeup import Wakeup
 from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.byte_budget import ByteBudget
@@ -92,7 +92,7 @@ class Owner:
         self._wakeup = Wakeup()
         self._slots = Slots(slots, in_flight)
         store = store_at(settings.state)
-        self._store = StoreThread(self._slots.patience_s)
+        self._store = StoreThreads(self._slots.patience_s, store.writers)
         self._control = Control(store)
         self._leader = Leader(self.name, settings, self._control)
         tasks = Tasks("crawl")

@@ -20,8 +20,8 @@ from loadtest.lib.stats import percentile
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.errors import StateBusy
 from manyhands.shared.crawl.store.model import KEY_BYTES, ClaimedUrl, NewUrl, Settled
+from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_shard, shard_file
-from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
 
 CRAWL = 1
 BATCH = 256
@@ -145,12 +145,12 @@ def _cpu_us_of_all(parts: Sequence[Any], step: Callable[..., None]) -> float:
     return (time.thread_time() - before_s) * 1e6
 
 
-def _admit(store: SqliteShard, batch: list[NewUrl]) -> None:
+def _admit(store: ShardStore, batch: list[NewUrl]) -> None:
     with store.transaction():
         store.admit(CRAWL, batch, time.time())
 
 
-def _claim(store: SqliteShard) -> list[ClaimedUrl]:
+def _claim(store: ShardStore) -> list[ClaimedUrl]:
     """A few URLs of each of some hosts, as an owner does it."""
     claimed = []
     now = time.time()
@@ -162,12 +162,12 @@ def _claim(store: SqliteShard) -> list[ClaimedUrl]:
     return claimed
 
 
-def _settle(store: SqliteShard, part: list[ClaimedUrl]) -> None:
+def _settle(store: ShardStore, part: list[ClaimedUrl]) -> None:
     with store.transaction():
         store.settle([Settled(one.id, UrlState.PARSING, 200, size=20_000) for one in part], 1.0)
 
 
-def _parsed(store: SqliteShard, part: list[ClaimedUrl]) -> None:
+def _parsed(store: ShardStore, part: list[ClaimedUrl]) -> None:
     with store.transaction():
         store.parsed(CRAWL, [one.key for one in part], 1.0)
 
@@ -240,7 +240,7 @@ def _admit_to_all(directory: Path, number: int, batches: int) -> Values:
         }
 
 
-def _duplicates(stores: list[SqliteShard]) -> int:
+def _duplicates(stores: Sequence[ShardStore]) -> int:
     return sum(store.counters(CRAWL)["duplicates"] for store in stores)
 
 

@@ -14,3 +14,12 @@ class StateDamaged(StateError):
 
 class StateBusy(StateError):
     """Somebody else is at it, for too long: try again."""
+
+
+class StateAway(StateError):
+    """What keeps it cannot be reached for the time being: nothing is wrong with the state."""
+
+
+class Undone(StateAway):
+    """The store was lost in the middle of a transaction, and nothing of that has happened: it may
+    be repeated."""

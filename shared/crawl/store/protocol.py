@@ -6,7 +6,7 @@ Everything is synchronous: an owner calls it from a separate thread, many change
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
@@ -31,6 +31,7 @@ from manyhands.shared.crawl.store.model import (
     UrlRow,
 )
 
+Result = TypeVar("Result")
 # URLs that were copied to new shards, and how many there are.
 Progress = Callable[[int, int], None]
 
@@ -75,6 +76,10 @@ class ShardStore(ShardReader, Protocol):
 
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing; raises LeaseLost at its start when the epoch is no longer ours."""
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Do it in a transaction. `work` is called again when the store lost sight of the first
+        attempt and found that nothing of it has happened: it must change nothing but this shard."""
 
     # Frontier
 

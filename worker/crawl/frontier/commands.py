@@ -21,7 +21,7 @@ from manyhands.worker.crawl.frontier.working_set import WorkingSet
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leasing import Leasing
 from manyhands.worker.crawl.shards.owned import OwnedShard
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 from manyhands.worker.crawl.wakeup import Wakeup
 
 CONTROL_LOOK_S = 0.2
@@ -42,7 +42,7 @@ class OperatorCommands:
         *,
         leasing: Leasing,
         control: Control,
-        store: StoreThread,
+        store: StoreThreads,
         crawls: LiveCrawls,
         working_set: WorkingSet,
         admission: Admission,

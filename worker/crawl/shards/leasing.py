@@ -22,7 +22,7 @@ from manyhands.worker.crawl.shards.leases import (
     shards_to_release,
 )
 from manyhands.worker.crawl.shards.owned import OwnedShard
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 BALANCE_S = 1.0
 
@@ -51,7 +51,7 @@ class Leasing:
         settings: CrawlSettings,
         *,
         control: Control,
-        store: StoreThread,
+        store: StoreThreads,
         resharding: Resharding,
         tasks: Tasks,
     ) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from manyhands.shared.crawl.store.protocol import ControlStore, Progress
+from manyhands.shared.crawl.store.shard import Shard
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
 from manyhands.shared.crawl.store.sqlite.damage import (
     WHAT_TO_DO,
@@ -19,7 +20,6 @@ from manyhands.shared.crawl.store.sqlite.directory import (
 from manyhands.shared.crawl.store.sqlite.reader import SqliteReader
 from manyhands.shared.crawl.store.sqlite.readers import FileReaders
 from manyhands.shared.crawl.store.sqlite.reshard import reshard
-from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
 
 
 class SqliteStore:
@@ -35,7 +35,7 @@ class SqliteStore:
     def open_control(self) -> SqliteControl:
         return open_control(self._directory)
 
-    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> SqliteShard:
+    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> Shard:
         return open_shard(self._directory, generation, shard, epoch, now)
 
     def open_reader(self, generation: int, shard: int) -> SqliteReader | None:
