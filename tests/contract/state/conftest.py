@@ -1,12 +1,15 @@
 """The stores that must all behave alike: the suite runs against each of them."""
 
 import contextlib
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
+from devservers import PostgresServer
+from manyhands.shared.crawl.store.postgres.store import PostgresStore
 from manyhands.shared.crawl.store.protocol import ControlStore, ShardReader, ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader, open_shard
 from tests.contract.state.helpers import NOW
@@ -46,14 +49,49 @@ class SqliteStores:
         return reader
 
 
+class PostgresStores:
+    """State: a schema of its own, and what is to be closed."""
+
+    def __init__(self, url: str, opened: contextlib.ExitStack) -> None:
+        self.url = f"{url}?schema=test_{secrets.token_hex(8)}"
+        self._store = PostgresStore([self.url])
+        opened.callback(self._store.close)
+        self._store.open_control()
+
+    def control(self) -> ControlStore:
+        return self._store.open_control()
+
+    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore:
+        return self._store.open_shard(1, number, epoch, now)
+
+    def reader(self, number: int = 0) -> ShardReader | None:
+        return self._store.open_reader(1, number)
+
+
+MakeStores = Callable[[Path, contextlib.ExitStack], Stores]
+
+
+def _postgres(request: pytest.FixtureRequest) -> MakeStores:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return lambda _, opened: PostgresStores(server.url, opened)
+
+
 # One that joins here has to pass every test.
-STORES = {"sqlite": SqliteStores}
+STORES: dict[str, Callable[[pytest.FixtureRequest], MakeStores]] = {
+    "sqlite": lambda _: SqliteStores,
+    "postgres": _postgres,
+}
 
 
 @pytest.fixture(params=STORES)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+def make_stores(request: pytest.FixtureRequest) -> MakeStores:
+    return STORES[request.param](request)
+
+
+@pytest.fixture
+def stores(make_stores: MakeStores, tmp_path: Path) -> Iterator[Stores]:
     with contextlib.ExitStack() as opened:
-        yield STORES[request.param](tmp_path / "state", opened)
+        yield make_stores(tmp_path / "state", opened)
 
 
 @pytest.fixture

@@ -9,10 +9,8 @@ from manyhands.shared.crawl.store.model import (
     StoredOrigin,
     UrlRow,
 )
+from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, MOST_ORIGINS
 from manyhands.shared.crawl.store.sqlite.database import Database, to_json
-from manyhands.shared.crawl.store.sqlite.schema import IS_LISTED, IS_QUEUED
-
-MOST_ORIGINS = 100
 
 _URLS = (
     "SELECT id, url, state, depth, status, reason, attempts, updated_at FROM urls"

@@ -15,11 +15,11 @@ from manyhands.shared.crawl.store.model import (
     StoredRobots,
 )
 from manyhands.shared.crawl.store.rows import SettledRow, WaitingRow
+from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED
 from manyhands.shared.crawl.store.sqlite import links as sqlite_links
 from manyhands.shared.crawl.store.sqlite import robots as sqlite_robots
 from manyhands.shared.crawl.store.sqlite.database import to_json
 from manyhands.shared.crawl.store.sqlite.reader import SqliteReader
-from manyhands.shared.crawl.store.sqlite.schema import IS_LISTED, IS_QUEUED
 from manyhands.shared.crawl.store.sqlite.tally_rows import SqliteTallyRows
 
 # Keys cannot stand in JSON: they come as one long value, and the list says which of them.
