@@ -59,7 +59,7 @@ def parse_place(url: str) -> Place:
     try:
         given = conninfo_to_dict(urlunsplit(parts._replace(query=rest)))
         ports = str(given.get("port") or "5432").split(",")
-        if not all(port.isdecimal() for port in ports):
+        if not all(port.isdecimal() for port in ports if port):
             raise ProgrammingError
         defaults = {name: value for name, value in _DEFAULTS.items() if name not in given}
         if "," in str(given.get("host") or "") and "target_session_attrs" not in given:

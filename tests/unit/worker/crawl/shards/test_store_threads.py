@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
@@ -207,3 +208,18 @@ async def test_a_file_that_cannot_be_used_is_told_of_and_ends_as_a_lost_lease(
     assert told == [(7, "shard-07.db is damaged")]
     assert await thread.change(7, note("later")) == "later"
     assert "later" in log
+
+
+async def test_shards_are_written_side_by_side(log: list[str]) -> None:
+    writers = 3
+    threads = StoreThreads(lambda: 0.0, writers)
+    for shard in range(writers):
+        await threads.open(shard, lambda: cast("ShardStore", RecordingStore([])))
+    # Passed only if all of them are in a transaction at once.
+    together = threading.Barrier(writers, timeout=10)
+    first = [threads.change(shard, lambda _: together.wait()) for shard in range(writers)]
+    second = [threads.change(0, lambda _: log.append("next")) for _ in range(2)]
+    await asyncio.gather(*first, *second)
+
+    assert log == ["next", "next"]
+    await threads.stop()
