@@ -124,9 +124,10 @@ class _Open:
         # Waits for all that was sent.
         self._pipeline.__exit__(None, None, None)
 
-    def roll_back(self, error: BaseException) -> None:
+    def roll_back(self) -> None:
         with contextlib.suppress(psycopg.Error):
-            self._pipeline.__exit__(type(error), error, error.__traceback__)
+            self._pipeline.__exit__(None, None, None)
+        with contextlib.suppress(psycopg.Error):
             self.connection.execute("ROLLBACK")
 
 
@@ -149,7 +150,7 @@ class Database:
                 yield begun.session, begun.answers
                 begun.commit()
             except BaseException as error:
-                begun.roll_back(error)
+                begun.roll_back()
                 self._give_back(begun.connection)
                 if not isinstance(error, psycopg.Error):
                     raise
