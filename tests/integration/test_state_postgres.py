@@ -4,6 +4,7 @@ once, or hosts disagree about the time."""
 import contextlib
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.errors import StateAway, StateError
 from manyhands.shared.crawl.store.model import LeaseLost, Settled
 from manyhands.shared.crawl.store.postgres import database
+from manyhands.shared.crawl.store.postgres.place import parse_place
 from manyhands.shared.crawl.store.postgres.store import PostgresStore
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.errors import ConfigError
@@ -30,6 +32,22 @@ from tests.support.state_content import NOW, urls_of
 CRAWL = 1
 SERVICES = 10
 LEASE_LATE_S = 2.0
+WAITING_FOR_LOCKS = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+STOPS_IN_A_TRANSACTION = """
+import os, signal, sys
+from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.postgres.store import PostgresStore
+from tests.support.state_content import NOW, urls_of
+shard = PostgresStore([sys.argv[1]]).open_shard(1, 0, 1, NOW)
+def admit():
+    shard.admit(1, urls_of("example.com", 5), NOW)
+    print("in it", flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+try:
+    shard.run(admit)
+except LeaseLost:
+    print("lost", flush=True)
+"""
 
 Open = Callable[..., PostgresStore]
 
@@ -205,6 +223,45 @@ def test_a_takeover_waits_for_a_transaction_that_ends_soon(open_store):
         assert taking.result().counters(CRAWL)["admitted"] == 10
     with pytest.raises(LeaseLost), old.transaction():
         pass
+
+
+def test_a_transaction_that_waited_for_a_takeover_sees_its_epoch(postgres, schema, open_store):
+    """Lock and epoch in one statement would show the epoch of before the wait."""
+    old = open_store().open_shard(1, 0, 1, NOW)
+    place = parse_place(f"{postgres.url}?schema={schema}")
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(place.conninfo) as taking_over:
+        taking_over.execute("SELECT pg_advisory_xact_lock(%s)", (place.lock_key("shard", 1, 0),))
+        writing = threads.submit(old.run, lambda: old.count(CRAWL, {"links": 1}))
+        with psycopg.connect(place.conninfo, autocommit=True) as watching:
+            while not watching.execute(WAITING_FOR_LOCKS).fetchall():
+                time.sleep(0.01)
+        taking_over.execute(f"UPDATE {schema}.shards SET epoch = 2")
+        taking_over.commit()
+        with pytest.raises(LeaseLost):
+            writing.result()
+    assert open_store().open_shard(1, 0, 3, NOW).counters(CRAWL)["links"] == 0
+
+
+def test_an_owner_that_was_stopped_in_a_transaction_has_lost_it(postgres, schema, open_store):
+    store = open_store()
+    owner = subprocess.Popen(
+        [sys.executable, "-c", STOPS_IN_A_TRANSACTION, f"{postgres.url}?schema={schema}"],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "in it\n"
+        before_s = time.monotonic()
+        new = store.open_shard(1, 0, 2, NOW)
+        assert time.monotonic() - before_s < LEASE_LATE_S
+        os.kill(owner.pid, signal.SIGCONT)
+        assert owner.stdout.readline() == "lost\n"
+    finally:
+        owner.kill()
+        owner.communicate()
+    assert new.counters(CRAWL)["admitted"] == 0
 
 
 # Servers that go and come
