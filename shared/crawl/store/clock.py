@@ -3,10 +3,10 @@
 With a store in PostgreSQL it is the clock of its server, see `follow`: hosts whose own clocks are
 wrong are as polite as others.
 
-With files, leases use the monotonic clock itself. All other stored times (when a domain is due, when a crawl
-began, when a robots.txt expires) use `now`: the monotonic clock plus an offset that made it match
-the wall clock when the first process of this boot opened the store. So setting the clock makes no
-host wait and ends no crawl. A reboot chooses a new offset.
+With files, leases use the monotonic clock itself. All other stored times (when a domain is due,
+when a crawl began, when a robots.txt expires) use `now`: the monotonic clock plus an offset that
+made it match the wall clock when the first process of this boot opened the store. So setting the
+clock makes no host wait and ends no crawl. A reboot chooses a new offset.
 """
 
 import fcntl
