@@ -5,6 +5,7 @@ import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -128,6 +129,8 @@ OPERATIONS = st.one_of(
 )
 
 
+# Sixty lives, each in a state of its own: on a busy machine that takes a while.
+@pytest.mark.timeout(150)
 @given(operations=st.lists(OPERATIONS, max_size=25))
 @settings(
     max_examples=60,

@@ -2,7 +2,6 @@
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
-    COUNTERS,
     STATE_COUNTERS,
     ErrorGroup,
     StoredDomain,
@@ -11,6 +10,7 @@ from manyhands.shared.crawl.store.model import (
 )
 from manyhands.shared.crawl.store.postgres.database import Row
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
+from manyhands.shared.crawl.store.reader_words import counters_of_rows, url_of_row
 from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, MOST_ORIGINS
 
 _URLS = (
@@ -41,10 +41,9 @@ class PostgresReader(ShardTables):
     """A `protocol.ShardReader`."""
 
     def counters(self, crawl: int) -> dict[str, int]:
-        stored: dict[str, int] = dict(
+        return counters_of_rows(
             self._rows("SELECT name, value FROM @counters WHERE crawl = %s", (crawl,))
         )
-        return {name: stored.get(name, 0) for name in COUNTERS}
 
     def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]:
         # Nothing is found at once, where it would be looked for among millions.
@@ -52,12 +51,8 @@ class PostgresReader(ShardTables):
             return []
         is_listed = state not in (UrlState.QUEUED, UrlState.DONE)
         query = _URLS_LISTED if is_listed else _URLS_ALL
-        return [
-            UrlRow(number, url, UrlState(found), depth, status, reason, attempts, updated_at)
-            for number, url, found, depth, status, reason, attempts, updated_at in (
-                self._rows(query, (crawl, int(state), after_id, limit))
-            )
-        ]
+        rows = self._rows(query, (crawl, int(state), after_id, limit))
+        return [url_of_row(row) for row in rows]
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
         rows = self._rows(
