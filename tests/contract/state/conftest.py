@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+import psycopg
 import pytest
 
 from devservers import PostgresServer
@@ -50,11 +51,13 @@ class SqliteStores:
 
 
 class PostgresStores:
-    """State: a schema of its own, and what is to be closed."""
+    """State: a schema of its own, which goes with the test: a server brings the tables of all that
+    there are to the disk before it ends."""
 
     def __init__(self, url: str, opened: contextlib.ExitStack) -> None:
-        self.url = f"{url}?schema=test_{secrets.token_hex(8)}"
-        self._store = PostgresStore([self.url])
+        schema = f"test_{secrets.token_hex(8)}"
+        self._store = PostgresStore([f"{url}?schema={schema}"])
+        opened.callback(_drop, url, schema)
         opened.callback(self._store.close)
         self._store.open_control()
 
@@ -66,6 +69,11 @@ class PostgresStores:
 
     def reader(self, number: int = 0) -> ShardReader | None:
         return self._store.open_reader(1, number)
+
+
+def _drop(url: str, schema: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
 MakeStores = Callable[[Path, contextlib.ExitStack], Stores]
