@@ -10,8 +10,7 @@ import uvicorn
 
 from manyhands.api.handing_down import hand_down
 from manyhands.api.keys import new_key, parse_keys
-from manyhands.shared.crawl.store.sqlite.directory import open_control
-from manyhands.shared.crawl.store.sqlite.one_host import refuse_other_machines
+from manyhands.shared.crawl.store.opening import check_store
 from manyhands.shared.errors import ConnectFailed, ManyhandsError
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
@@ -77,10 +76,9 @@ def _serve(settings: Settings) -> None:
     keys = parse_keys(settings.api.keys.get_secret_value(), 0.0, 0.0)
     configure_logs(settings.api.log_level, service="api")
     asyncio.run(_check_login(settings.faktory))
-    if settings.crawl.state is not None:
+    if settings.crawl.state:
         # A faulty store is reported at once, too.
-        refuse_other_machines(settings.crawl.state, settings.crawl.lease_s)
-        open_control(settings.crawl.state).close()
+        check_store(settings.crawl.state, settings.crawl.lease_s)
     if not keys:
         get_logger("api").warning("no API keys: anyone who can connect can queue jobs")
     host, port = host_and_port(settings.api.bind)

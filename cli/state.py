@@ -5,9 +5,10 @@ import argparse
 from manyhands.cli.consoles import for_people
 from manyhands.cli.seeds import UsageError
 from manyhands.shared.crawl.claim import mark_job, mark_queue, marked_by
-from manyhands.shared.crawl.store.tag_of import tag_of
+from manyhands.shared.crawl.store.opening import tag_of
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.masking import masked_url
 from manyhands.shared.settings.loading import load
 
 SECTIONS = ("faktory", "crawl")
@@ -17,9 +18,10 @@ WHO = "manyhands state adopt"
 async def run_adopt(arguments: argparse.Namespace) -> int:
     """The store in CRAWL_STATE gets the queues `fetch.NN` of the broker in FAKTORY_URL."""
     settings = load(SECTIONS).settings
-    if settings.crawl.state is None:
+    if not settings.crawl.state:
         raise UsageError("set CRAWL_STATE: which store is to have the broker?")
     tag = tag_of(settings.crawl.state)
+    place = ", ".join(map(masked_url, settings.crawl.state))
     address = parse_url(settings.faktory.url)
     console = for_people()
     async with Client(address, ca_file=settings.faktory.ca_file) as client:
@@ -33,7 +35,7 @@ async def run_adopt(arguments: argparse.Namespace) -> int:
         if not arguments.yes:
             raise UsageError(
                 f"{whose} the store {listed}. With --yes its mark is removed and they belong to "
-                f"{tag} ({settings.crawl.state}): workers of {listed} that still run stop fetching "
+                f"{tag} ({place}): workers of {listed} that still run stop fetching "
                 "from them. Its crawls and all jobs stay as they are"
             )
         if tag not in marks:

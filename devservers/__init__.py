@@ -14,6 +14,7 @@ from devservers.faketime import SettableClock, missing_for_faketime
 from devservers.faktory import FaktoryServer
 from devservers.kafka import KafkaServer
 from devservers.maven import java_servers, missing_for_java
+from devservers.pgbouncer import PgbouncerServer, missing_for_pgbouncer
 from devservers.postgres import PostgresServer
 from devservers.relay import Relay
 from devservers.s3 import S3Server
@@ -26,6 +27,7 @@ __all__ = [
     "ElasticsearchServer",
     "FaktoryServer",
     "KafkaServer",
+    "PgbouncerServer",
     "PostgresServer",
     "Proxy",
     "Relay",
@@ -38,5 +40,6 @@ __all__ = [
     "missing_for_debian",
     "missing_for_faketime",
     "missing_for_java",
+    "missing_for_pgbouncer",
     "wget",
 ]

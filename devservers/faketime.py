@@ -6,12 +6,11 @@ the tests that need it are left out.
 """
 
 import functools
-import os
 import platform
-import shutil
 from pathlib import Path
 
-from devservers.build import CACHE, BuildError, made_once, run_tool
+from devservers.build import CACHE, BuildError, made_once
+from devservers.packages import missing_tools, unpack_packages
 
 # That for programs with threads.
 LIBRARY = "libfaketimeMT.so.1"
@@ -50,7 +49,8 @@ def libfaketime() -> Path:
     """Return the library, and fetch it first if nobody has yet."""
     if missing := missing_for_faketime():
         raise BuildError(f"not on PATH: {', '.join(missing)}; libfaketime is fetched with them")
-    found = sorted(made_once(_target(), _fetch_into).glob(f"**/{LIBRARY}"))
+    fetched = made_once(_target(), functools.partial(unpack_packages, ("libfaketime",)))
+    found = sorted(fetched.glob(f"**/{LIBRARY}"))
     if not found:
         raise BuildError(f"the package libfaketime has no {LIBRARY}")
     return found[0]
@@ -58,17 +58,8 @@ def libfaketime() -> Path:
 
 def missing_for_faketime() -> list[str]:
     """Name the programs that are needed to fetch it and that this machine has not."""
-    needed = [] if _target().is_dir() else ["apt-get", "dpkg-deb"]
-    return [name for name in needed if shutil.which(name) is None]
+    return [] if _target().is_dir() else missing_tools()
 
 
 def _target() -> Path:
     return CACHE / f"libfaketime-{platform.machine()}"
-
-
-def _fetch_into(target: Path) -> None:
-    packages = target.parent / "packages"
-    packages.mkdir()
-    run_tool(["apt-get", "download", "libfaketime"], directory=packages, env=os.environ)
-    (package,) = packages.glob("libfaketime_*.deb")
-    run_tool(["dpkg-deb", "-x", str(package), str(target)], directory=packages, env=os.environ)

@@ -56,6 +56,13 @@ class PostgresServer(Server):
                 continue
         psutil.wait_procs(backends)
 
+    def stop(self) -> None:
+        if self._given_dir is None and self._child is not None and self._child.running():
+            # An "immediate" shutdown: what is thrown away need not be brought to the disk first,
+            # which takes half a minute after some thousand tables.
+            self.signal(signal.SIGQUIT)
+        super().stop()
+
     def _prepare(self, directory: Path) -> None:
         database = directory / "db"
         if (database / "PG_VERSION").exists():

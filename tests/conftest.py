@@ -18,6 +18,7 @@ from devservers import (
     missing_for_debian,
     missing_for_faketime,
     missing_for_java,
+    missing_for_pgbouncer,
 )
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
@@ -69,6 +70,8 @@ def left_out_because() -> dict[str, str]:
         reasons["jvm"] = f"of Kafka and Elasticsearch; not on PATH: {', '.join(missing)}"
     if missing := missing_for_faketime():
         reasons["faketime"] = f"of a clock that is set; not on PATH: {', '.join(missing)}"
+    if missing := missing_for_pgbouncer():
+        reasons["pgbouncer"] = f"of a pooler of connections; not on PATH: {', '.join(missing)}"
     missing = missing_for_debian()
     if missing:
         reasons["debian"] = f"of Debian's documentation; not on PATH: {', '.join(missing)}"

@@ -45,8 +45,7 @@ from manyhands.shared.crawl.store.model import (
     StoredOrigin,
     UrlRow,
 )
-from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.crawl.store.readers import ShardReaders
+from manyhands.shared.crawl.store.protocol import ControlStore, ShardReaders
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.http.limits import PAGE_BYTES
 from manyhands.shared.settings import CrawlSettings
@@ -294,7 +293,7 @@ class CrawlService:
 
 async def open_crawls(settings: CrawlSettings) -> CrawlService | None:
     """None without CRAWL_STATE. Raises StateError."""
-    if settings.state is None:
+    if not settings.state:
         return None
     return CrawlService(await open_store(settings.state, settings.shards), settings)
 

@@ -1,20 +1,16 @@
-"""The state store for the event loop: calls run in separate threads, because SQLite waits for disks
-and for other processes."""
+"""The state store, asked from the event loop: in threads of its own, because it waits for disks and
+for other processes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from manyhands.api.problems import Problem, unavailable
-from manyhands.shared.crawl.store.damage import damaged_shards
+from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import Layout, NoSuchCrawl
-from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.crawl.store.readers import ShardReaders
-from manyhands.shared.crawl.store.sqlite.database import StateError
-from manyhands.shared.crawl.store.sqlite.directory import open_control
+from manyhands.shared.crawl.store.opening import store_at
+from manyhands.shared.crawl.store.protocol import ControlStore, ShardReaders, Store
 
 Answer = TypeVar("Answer")
 
@@ -23,11 +19,11 @@ class CrawlStore:
     """State: the control store and the shards, each with a thread: long reads of shards do not hold
     up writes."""
 
-    def __init__(self, directory: Path, shards: int, control: ControlStore) -> None:
-        self._directory = directory
+    def __init__(self, store: Store, shards: int, control: ControlStore) -> None:
+        self._store = store
         self._shards = shards
         self._control = control
-        self._readers = ShardReaders(directory)
+        self._readers = store.readers()
         self._control_thread = ThreadPoolExecutor(1, "crawl-control")
         self._reading_thread = ThreadPoolExecutor(1, "crawl-shards")
 
@@ -46,7 +42,7 @@ class CrawlStore:
         return await _answered(self._reading_thread, asked)
 
     async def damaged_shards(self) -> list[str]:
-        return await self.aside(partial(damaged_shards, self._directory))
+        return await self.aside(self._store.damaged_shards)
 
     async def aside(self, work: Callable[[], Answer]) -> Answer:
         """Anything else that waits for a disk. Raises Problem."""
@@ -59,13 +55,15 @@ class CrawlStore:
     async def close(self) -> None:
         await self.aside(self._readers.close)
         await self.control(lambda control: control.close())
+        await self.aside(self._store.close)
         self._control_thread.shutdown(wait=False)
         self._reading_thread.shutdown(wait=False)
 
 
-async def open_store(directory: Path, shards: int) -> CrawlStore:
+async def open_store(places: Sequence[str], shards: int) -> CrawlStore:
     """Raises StateError."""
-    return CrawlStore(directory, shards, await asyncio.to_thread(open_control, directory))
+    store = store_at(places)
+    return CrawlStore(store, shards, await asyncio.to_thread(store.open_control))
 
 
 async def _answered(thread: ThreadPoolExecutor, work: Callable[[], Answer]) -> Answer:

@@ -45,9 +45,14 @@ Url = Annotated[str, HoldsPassword()]
 SinkUrls = Annotated[tuple[str, ...], HoldsPassword()]
 _SINK_URL = re.compile(r"[a-z][a-z0-9]*(\+[a-z0-9]+)?:.")
 # A comma that another URL follows: hosts of one URL may be separated by commas, too.
-_BETWEEN_SINKS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
+_BETWEEN_URLS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
 # Empty is none, not the current directory.
 OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
+
+
+# Where the state of crawls is: a directory, or databases.
+StatePlaces = Annotated[tuple[str, ...], HoldsPassword()]
+_STATE_URL = re.compile(r"postgres(ql)?://.")
 
 
 def _listed(value: object, parse: Callable[[str], object]) -> object:
@@ -340,8 +345,12 @@ class CrawlSettings(Section):
     shards: int = Field(
         default=64, ge=1, le=1024, description="queues that fetch jobs are spread over, by domain"
     )
-    state: OptionalPath = Field(
-        default=None, description="directory for the state of crawls; none: no crawls"
+    state: StatePlaces = Field(
+        default=(),
+        repr=False,
+        description="where the state of crawls is kept: a directory of this machine, or "
+        "postgresql://user:…@host/db, which many machines can share; several of these, with "
+        "commas, share the shards; none: no crawls",
     )
     files: OptionalPath = Field(
         default=None, description="directory of seed and exclusion files that crawls may use"
@@ -373,6 +382,22 @@ class CrawlSettings(Section):
         description="seconds of silence after which a worker's shards go to another worker",
     )
 
+    @field_validator("state", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        """Text with commas from a variable, a list from YAML."""
+        parts = _BETWEEN_URLS.split(value) if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            return parts
+        places = tuple(str(part).strip() for part in parts if str(part).strip())
+        are_urls = ["://" in place for place in places]
+        if any(are_urls) and not all(map(_STATE_URL.match, places)):
+            # Not shown: it may hold a password.
+            raise ValueError("a directory, or URLs that begin with postgresql://")
+        if len(places) > 1 and not any(are_urls):
+            raise ValueError("one directory, not several")
+        return places
+
 
 class SinksSettings(Section):
     """Where records go, to several places at once."""
@@ -397,7 +422,7 @@ class SinksSettings(Section):
     @classmethod
     def _split(cls, value: object) -> object:
         """Text with commas from a variable, a list from YAML."""
-        parts = _BETWEEN_SINKS.split(value) if isinstance(value, str) else value
+        parts = _BETWEEN_URLS.split(value) if isinstance(value, str) else value
         if not isinstance(parts, list):
             return parts
         urls = tuple(str(part).strip() for part in parts if str(part).strip())

@@ -221,11 +221,11 @@ async def test_a_directory_that_another_machine_uses_is_refused_with_one_line(
     server: AnyServer, start_worker: StartWorker, start_store: StartStore
 ) -> None:
     store = start_store()
-    with beating(store.directory, "boot of another machine"):
+    with beating(directory_of(store), "boot of another machine"):
         refused = start_worker(server.url, **store.settings())
         assert await refused.ended(30) == 1
     (line,) = [line for line in refused.said if "another machine" in line]
-    assert str(store.directory) in line
+    assert str(directory_of(store)) in line
     assert store.control.members() == []
     # That machine is gone: like this one before a reboot.
     crawl = store.start()
@@ -254,11 +254,17 @@ async def test_a_broker_whose_store_is_gone_is_taken_over_by_adopt(
     assert "already" in again.stderr
 
 
+def directory_of(crawling: Crawling) -> Path:
+    directory = crawling.store.directory
+    assert directory is not None
+    return directory
+
+
 def adopt(server: AnyServer, store: Crawling, *options: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "manyhands.cli", "state", "adopt", *options],
-        env={**os.environ, "FAKTORY_URL": server.url, "CRAWL_STATE": str(store.directory)},
-        cwd=store.directory,
+        env={**os.environ, "FAKTORY_URL": server.url, "CRAWL_STATE": str(directory_of(store))},
+        cwd=directory_of(store),
         capture_output=True,
         text=True,
         timeout=30,

@@ -30,10 +30,8 @@ REFUSED = "robots.txt: connection refused"
 class Looker:
     """What the API tells of a crawl."""
 
-    def __init__(self, directory: Path) -> None:
-        self._settings = CrawlSettings(
-            state=directory, shards=SHARDS, limited_patience_s=PATIENCE_S
-        )
+    def __init__(self, place: str) -> None:
+        self._settings = CrawlSettings(state=(place,), shards=SHARDS, limited_patience_s=PATIENCE_S)
 
     async def look(self, crawl: int) -> tuple[CrawlView, dict[str, ErrorView]]:
         crawls = await open_crawls(self._settings)
@@ -74,7 +72,7 @@ async def test_a_refused_port_is_named_at_once_and_given_up_when_the_patience_en
     )
     site.answers["/a"] = answer(body=b"a page")
     crawls = crawls_of(site.url, tmp_path)
-    looker = Looker(crawls.directory)
+    looker = Looker(crawls.place)
     worker = start_worker(
         broker_process.url, **crawls.settings(CRAWL_LIMITED_PATIENCE_S=str(PATIENCE_S))
     )
@@ -123,7 +121,7 @@ async def test_a_url_that_is_always_answered_with_503_ends_and_so_does_its_crawl
     assert 2 <= site.paths.count("/busy") <= 5
     counters = crawls.counters(crawl)
     assert (counters["done"], counters["failed"]) == (21, 1)
-    _, errors = await Looker(crawls.directory).look(crawl)
+    _, errors = await Looker(crawls.place).look(crawl)
     assert errors["http 503"].count == 1
     assert errors["http 503: host put off"].count == site.paths.count("/busy") - 1
 
@@ -142,5 +140,5 @@ async def test_a_robots_txt_that_is_never_there_is_named_and_its_host_given_up(
     assert (ended.state, ended.reason) == (CrawlState.FAILED, "not one page could be fetched")
     assert set(site.paths) == {"/robots.txt"}
     assert 2 <= len(site.paths) <= 4
-    _, errors = await Looker(crawls.directory).look(crawl)
+    _, errors = await Looker(crawls.place).look(crawl)
     assert "robots.txt: status 500" in errors

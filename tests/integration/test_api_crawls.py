@@ -1,25 +1,28 @@
 """Crawls over HTTP, on the real state store: what is answered, and what the workers will find."""
 
 import gzip
+import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from devservers import BrokerServer
+from devservers import BrokerServer, PostgresServer
 from devservers.api import ApiServer
 from devservers.processes import wait_until
 from manyhands.api.keys import new_key
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import DomainRule, Member
+from manyhands.shared.crawl.store.opening import store_at
+from manyhands.shared.crawl.store.postgres.place import parse_place
 from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.crawl.store.sqlite.directory import open_control
 from manyhands.shared.urls import shard_of_domain
 from tests.support.api_command import refusal
 from tests.support.crawl_state import crawled
@@ -32,17 +35,26 @@ SEEDS = ["https://example.org/", "https://example.com/a"]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the state is, and beside it the operator's files."""
+    """Of the operator's files, and of the state if it is in files."""
     return tmp_path_factory.mktemp("crawls")
 
 
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def state(request: pytest.FixtureRequest, place: Path) -> str:
+    """As CRAWL_STATE names it."""
+    if request.param == "sqlite":
+        return str(place / "state")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return f"{server.url}?schema=test_{secrets.token_hex(8)}"
+
+
 @pytest.fixture(scope="module")
-def api(broker_process: BrokerServer, place: Path) -> Iterator[ApiServer]:
-    (place / "files").mkdir()
+def api(broker_process: BrokerServer, place: Path, state: str) -> Iterator[ApiServer]:
+    (place / "files").mkdir(exist_ok=True)
     (place / "files" / "seeds.txt").write_text("https://example.org/\n")
     (place / "files" / "out.txt").write_text("example.net\n")
     settings = {
-        "CRAWL_STATE": str(place / "state"),
+        "CRAWL_STATE": state,
         "CRAWL_FILES": str(place / "files"),
         "CRAWL_SHARDS": str(SHARDS),
     }
@@ -52,10 +64,24 @@ def api(broker_process: BrokerServer, place: Path) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def control(api: ApiServer, place: Path) -> Iterator[ControlStore]:
+def control(api: ApiServer, state: str) -> Iterator[ControlStore]:
     """The store as a worker sees it."""
-    with closing(open_control(place / "state")) as control:
+    with closing(store_at((state,))) as store, closing(store.open_control()) as control:
         yield control
+
+
+def change_control_tables(state: str, *statements: str) -> None:
+    """Behind the store's back."""
+    if "://" not in state:
+        with closing(sqlite3.connect(Path(state) / "control.db")) as file, file:
+            for statement in statements:
+                file.execute(statement)
+        return
+    place = parse_place(state)
+    with psycopg.connect(place.conninfo) as connection:
+        connection.execute(f"SET LOCAL search_path = {place.schema}")
+        for statement in statements:
+            connection.execute(statement)
 
 
 def crawl_of(**members: Any) -> dict[str, Any]:
@@ -127,14 +153,16 @@ def test_the_same_key_and_request_start_one_crawl(
 
 
 def test_what_was_begun_with_a_key_and_not_ended_is_ended_by_its_repetition(
-    http: httpx.Client, control: ControlStore, place: Path
+    http: httpx.Client, control: ControlStore, state: str
 ) -> None:
     headers = {"Idempotency-Key": "cut-short"}
     number = http.post("/crawls", json=crawl_of(), headers=headers).json()["id"]
     # As if the service had died between the crawl and its seeds.
-    with closing(sqlite3.connect(place / "state" / "control.db")) as file, file:
-        file.execute("UPDATE crawls SET has_all_seeds = 0 WHERE id = ?", (number,))
-        file.execute("DELETE FROM seeds WHERE crawl = ?", (number,))
+    change_control_tables(
+        state,
+        f"UPDATE crawls SET has_all_seeds = false WHERE id = {number}",
+        f"DELETE FROM seeds WHERE crawl = {number}",
+    )
     assert http.post("/crawls", json=crawl_of(), headers=headers).status_code == 200
     assert control.crawl(number).has_all_seeds
     assert sum(map(len, waiting_seeds(control, number).values())) == 2
@@ -304,10 +332,10 @@ def test_crawls_are_listed_page_by_page_the_newest_first(http: httpx.Client) -> 
 
 
 def test_figures_of_all_shards_are_added_up(
-    http: httpx.Client, control: ControlStore, place: Path, crawl: int
+    http: httpx.Client, control: ControlStore, state: str, crawl: int
 ) -> None:
-    crawled(place / "state", SHARDS, crawl, "two.example", "/", "/a", "/404")
-    crawled(place / "state", SHARDS, crawl, "one.example", "/", "/404", "/404/b", "/wait", "/fly")
+    crawled(state, SHARDS, crawl, "two.example", "/", "/a", "/404")
+    crawled(state, SHARDS, crawl, "one.example", "/", "/404", "/404/b", "/wait", "/fly")
     told = http.get(f"/crawls/{crawl}").json()
     assert told["urls"] | {"done": 3, "failed": 3, "queued": 1, "claimed": 1} == told["urls"]
     assert told["counters"]["pages"] == 6
@@ -318,12 +346,12 @@ def test_figures_of_all_shards_are_added_up(
 
 
 def test_urls_of_a_state_are_listed_through_all_shards(
-    http: httpx.Client, control: ControlStore, place: Path, crawl: int
+    http: httpx.Client, control: ControlStore, state: str, crawl: int
 ) -> None:
     expected = set()
     for domain in ("one.example", "two.example", "three.example", "four.example"):
         paths = [f"/404/{number}" for number in range(5)]
-        crawled(place / "state", SHARDS, crawl, domain, "/", *paths)
+        crawled(state, SHARDS, crawl, domain, "/", *paths)
         expected |= {f"https://{domain}{path}" for path in paths}
     for limit in (1, 3, 7, 1000):
         assert _all_urls(http, crawl, limit) == expected
@@ -345,10 +373,10 @@ def _all_urls(http: httpx.Client, crawl: int, limit: int) -> set[str]:
 
 
 def test_the_rate_is_known_at_the_second_look(
-    http: httpx.Client, control: ControlStore, place: Path, crawl: int
+    http: httpx.Client, control: ControlStore, state: str, crawl: int
 ) -> None:
     assert http.get(f"/crawls/{crawl}").json()["pages_per_s"] is None
-    crawled(place / "state", SHARDS, crawl, "fast.example", *(f"/{number}" for number in range(20)))
+    crawled(state, SHARDS, crawl, "fast.example", *(f"/{number}" for number in range(20)))
 
     def rate() -> float | None:
         found: float | None = http.get(f"/crawls/{crawl}").json()["pages_per_s"]
@@ -402,10 +430,10 @@ def test_one_that_is_paused_before_its_seeds_were_taken_goes_on_starting(
 
 @pytest.mark.parametrize("before", [CrawlState.STARTING, CrawlState.RUNNING, CrawlState.PAUSED])
 def test_a_cancelled_crawl_says_what_is_in_flight_and_waits_for_a_worker(
-    http: httpx.Client, control: ControlStore, place: Path, crawl: int, before: CrawlState
+    http: httpx.Client, control: ControlStore, state: str, crawl: int, before: CrawlState
 ) -> None:
     control.change_state(crawl, list(CrawlState), before, time.time())
-    crawled(place / "state", SHARDS, crawl, f"{before}.example", "/fly", "/wait", "/")
+    crawled(state, SHARDS, crawl, f"{before}.example", "/fly", "/wait", "/")
     for _ in range(2):
         response = http.post(f"/crawls/{crawl}/cancel")
         assert response.status_code == 202
@@ -469,12 +497,10 @@ def test_an_order_is_for_a_whole_registrable_domain(http: httpx.Client, crawl: i
 
 
 def test_the_domains_with_most_urls_waiting_are_listed(
-    http: httpx.Client, control: ControlStore, place: Path, crawl: int
+    http: httpx.Client, control: ControlStore, state: str, crawl: int
 ) -> None:
     for domain, number in (("many.example", 30), ("more.example", 40)):
-        crawled(
-            place / "state", SHARDS, crawl, domain, *(f"/{count}/wait" for count in range(number))
-        )
+        crawled(state, SHARDS, crawl, domain, *(f"/{count}/wait" for count in range(number)))
     http.put("/domains/more.example", json={"delay_s": 7})
     listed = http.get("/domains?limit=2").json()["domains"]
     assert [(domain["domain"], domain["queued"]) for domain in listed] == [
@@ -615,15 +641,28 @@ def test_a_state_store_that_another_machine_uses_ends_it_with_one_clear_line(
     assert "another machine" in said
 
 
+@contextmanager
+def held(state: str) -> Iterator[None]:
+    """By somebody who writes, for too long."""
+    if "://" not in state:
+        with closing(sqlite3.connect(Path(state) / "control.db", isolation_level=None)) as file:
+            file.execute("BEGIN IMMEDIATE")
+            yield
+            file.execute("ROLLBACK")
+        return
+    place = parse_place(state)
+    with psycopg.connect(place.conninfo) as connection:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (place.lock_key("control"),))
+        yield
+
+
 def test_a_store_that_is_held_by_another_is_told_of_and_the_jobs_go_on(
-    api: ApiServer, http: httpx.Client, place: Path
+    api: ApiServer, http: httpx.Client, state: str
 ) -> None:
-    with closing(sqlite3.connect(place / "state" / "control.db", isolation_level=None)) as file:
-        file.execute("BEGIN IMMEDIATE")
+    with held(state):
         with httpx.Client(base_url=api.url, trust_env=False, timeout=15) as other:
             response = other.post("/crawls", json=crawl_of())
         assert response.status_code == 503
         assert int(response.headers["retry-after"]) >= 1
         assert http.post("/jobs/add", json={"a": 1, "b": 2}).status_code == 202
-        file.execute("ROLLBACK")
     assert http.post("/crawls", json=crawl_of()).status_code == 201

@@ -46,7 +46,7 @@ def crawling(tmp_path: Path, web: SyntheticWeb) -> Iterator[Crawling]:
 
 
 def pages_of(crawling: Crawling, crawl: int, shard: int) -> int:
-    reader = open_reader(crawling.directory, 1, shard)
+    reader = open_reader(Path(crawling.place), 1, shard)
     assert reader is not None
     pages = reader.counters(crawl)["pages"]
     reader.close()
@@ -91,8 +91,8 @@ async def test_a_damaged_shard_is_named_and_its_crawls_go_on_when_the_good_file_
     # One that has much to do yet.
     shard = shard_of_url(crawling.seeds[0], SHARDS)
     others = [number for number in range(SHARDS) if number != shard]
-    path = shard_file(crawling.directory, 1, shard)
-    good = crawling.directory / "good"
+    path = shard_file(Path(crawling.place), 1, shard)
+    good = Path(crawling.place) / "good"
     shutil.copyfile(path, good)
     overwrite(path, how)
     before = {number: pages_of(crawling, crawl, number) for number in others}
@@ -104,7 +104,7 @@ async def test_a_damaged_shard_is_named_and_its_crawls_go_on_when_the_good_file_
     assert "put a good copy in its place" in reasons[0]
     said = await eventually(lambda: events(second, "a shard is damaged: its crawls wait"))
     assert all(line["file"] == str(path) and line["what_to_do"] for line in said)
-    with ApiServer(broker_process, settings={"CRAWL_STATE": str(crawling.directory)}) as api:
+    with ApiServer(broker_process, settings={"CRAWL_STATE": crawling.place}) as api:
         assert f"shard-{shard:02}.db" in damaged_by(api)
     await eventually(lambda: all(pages_of(crawling, crawl, n) > before[n] for n in others), 60)
     assert not crawling.crawl(crawl).state.is_final

@@ -7,28 +7,29 @@ from pathlib import Path
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import Settled
 from manyhands.shared.crawl.store.new_urls import new_url
-from manyhands.shared.crawl.store.sqlite.directory import open_control, open_shard
+from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.urls import parse_url, shard_of_domain
 
 
-def crawled(directory: Path, shards: int, crawl: int, domain: str, *paths: str) -> None:
-    """Admit the URLs of a domain, and settle each: those with `/404` fail, those that end with
-    `/wait` wait, with `/fly` are being fetched, all others are done."""
+def crawled(place: Path | str, shards: int, crawl: int, domain: str, *paths: str) -> None:
+    """Admit the URLs of a domain to the state that is there, and settle each: those with `/404`
+    fail, those that end with `/wait` wait, with `/fly` are being fetched, all others are done."""
     now = time.time()
-    with closing(open_control(directory)) as control:
+    store = store_at((str(place),))
+    with closing(store), closing(store.open_control()) as control:
         layout = control.layout(shards)
         shard = shard_of_domain(domain, shards)
         epoch = control.claim_lease(shard, "an-owner", 0.001)
-    assert epoch is not None
-    with closing(open_shard(directory, layout.generation, shard, epoch, now)) as store:
+        assert epoch is not None
+        opened = store.open_shard(layout.generation, shard, epoch, now)
         urls = [new_url(parse_url(f"https://{domain}{path}"), 0) for path in paths]
-        with store.transaction():
-            store.admit(crawl, urls, now, are_seeds=True)
-            found = store.take_domain(domain)
+        with closing(opened), opened.transaction():
+            opened.admit(crawl, urls, now, are_seeds=True)
+            found = opened.take_domain(domain)
             assert found is not None
-            claimed = store.claim(found.origins[0].id, crawl, now, len(urls))
+            claimed = opened.claim(found.origins[0].id, crawl, now, len(urls))
             outcomes = [_settled(url.id, url.url) for url in claimed]
-            store.settle([outcome for outcome in outcomes if outcome is not None], now)
+            opened.settle([outcome for outcome in outcomes if outcome is not None], now)
 
 
 def _settled(number: int, url: str) -> Settled | None:

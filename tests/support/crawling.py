@@ -14,7 +14,7 @@ from loadtest.web.synthetic_web import SyntheticWeb
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Crawl
-from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader
+from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.sqlite.one_host import HostBeats
 from manyhands.shared.urls import shard_of_url
 from manyhands.worker.crawl.fetching.slots import UNSETTLED_PER_SLOT
@@ -26,28 +26,30 @@ ASKED_FOR = "asked for"
 
 
 class Crawls:
-    """The state directory of a test, and the crawls in it. `site` is what a worker must be told to
-    reach the site."""
+    """The state of a test, a directory or what else CRAWL_STATE may be, and the crawls in it.
+    `site` is what a worker must be told to reach the site."""
 
     def __init__(
-        self, directory: Path, seeds: Sequence[str], site: Mapping[str, str], shards: int = 16
+        self, place: Path | str, seeds: Sequence[str], site: Mapping[str, str], shards: int = 16
     ) -> None:
-        self.directory = directory
+        self.place = str(place)
         self.seeds = seeds
         self.site = site
         self.shards = shards
-        self.control = open_control(directory)
+        self.store = store_at((self.place,))
+        self.control = self.store.open_control()
         self.control.layout(shards)
 
     def close(self) -> None:
         self.control.close()
+        self.store.close()
 
     def settings(self, stages: str = "crawl:1x100 parse:1x40", **more: str) -> dict[str, str]:
         """For `start_worker`."""
         return {
             "WORKER_HANDLERS": HANDLERS,
             "WORKER_STAGES": stages,
-            "CRAWL_STATE": str(self.directory),
+            "CRAWL_STATE": self.place,
             "CRAWL_SHARDS": str(self.shards),
             "CRAWL_LEASE_S": "2",
             "CRAWL_RETRY_S": "1",
@@ -95,7 +97,7 @@ class Crawls:
         layout = self.control.layout(self.shards)
         totals: Counter[str] = Counter()
         for shard in range(layout.shards):
-            reader = open_reader(self.directory, layout.generation, shard)
+            reader = self.store.open_reader(layout.generation, shard)
             if reader is not None:
                 totals.update(reader.counters(crawl))
                 reader.close()
@@ -117,8 +119,8 @@ class Crawls:
 class Crawling(Crawls):
     """Crawls of the synthetic web."""
 
-    def __init__(self, directory: Path, web: SyntheticWeb, shards: int = 16) -> None:
-        super().__init__(directory, web.seeds, web.worker_settings, shards)
+    def __init__(self, place: Path | str, web: SyntheticWeb, shards: int = 16) -> None:
+        super().__init__(place, web.seeds, web.worker_settings, shards)
         self.web = web
 
     def coverage(self) -> Coverage:

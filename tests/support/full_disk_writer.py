@@ -12,7 +12,7 @@ import resource
 import sys
 from pathlib import Path
 
-from manyhands.shared.crawl.store.sqlite.database import StateError
+from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.logs import configure_logs
 from manyhands.worker.records import Record
 from manyhands.worker.sinks.files.file_sink import FileSink

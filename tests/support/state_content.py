@@ -11,8 +11,8 @@ from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import NewUrl, Settled, StoredRobots
 from manyhands.shared.crawl.store.new_urls import new_url
+from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_control, open_shard
-from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
 from manyhands.shared.urls import parse_url, shard_of_domain, shard_of_url
 
 NOW = 1_700_000_000.0
@@ -53,9 +53,7 @@ def fill(directory: Path, shards: int, pages: int = 5) -> None:
                 _fill_shard(store, domains, pages, (shard + 1) % shards, shards)
 
 
-def _fill_shard(
-    store: SqliteShard, domains: list[str], pages: int, other: int, shards: int
-) -> None:
+def _fill_shard(store: ShardStore, domains: list[str], pages: int, other: int, shards: int) -> None:
     with store.transaction():
         for crawl in CRAWLS:
             for domain in domains:
@@ -115,7 +113,7 @@ def content(directory: Path) -> dict[str, Any]:
     return dict(found)
 
 
-def _read_shard(store: SqliteShard, shard: int, shards: int, found: dict[str, Any]) -> None:
+def _read_shard(store: ShardStore, shard: int, shards: int, found: dict[str, Any]) -> None:
     for crawl in CRAWLS:
         for state in UrlState:
             for row in store.urls(crawl, state, 0, 100_000):

@@ -10,15 +10,14 @@ from typing import NamedTuple
 from manyhands.shared.crawl.messages import crawl_queues, untagged_crawl_queues
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import HELD_PAGES, Crawl, Layout, Member
-from manyhands.shared.crawl.store.sqlite.control import SqliteControl
-from manyhands.shared.crawl.store.sqlite.database import StateError
-from manyhands.shared.crawl.store.sqlite.reshard import reshard
+from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.errors import InvalidUrl, ManyhandsError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.urls import parse_url, shard_of_url
-from manyhands.worker.crawl.crawl_files import file_of, keep_exclusions, opened
+from manyhands.worker.crawl.crawl_files import file_of, opened, read_exclusions
 from manyhands.worker.crawl.progress import Totals, is_near_its_end, limit_reached, why_failed
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leases import RENEWALS
@@ -134,14 +133,22 @@ class Leader:
     # Set-up
 
     async def _set_up(self, crawl: Crawl, shards: int, waiting: int) -> None:
-        """Each step may be repeated: if the leader is killed, the next one continues."""
-        await asyncio.to_thread(keep_exclusions, self._settings, crawl)
+        """Each step may be repeated: a leader that is killed is followed by one that goes on."""
+        await self._keep_exclusions(crawl)
         if crawl.spec.seed_file is not None and not crawl.has_all_seeds:
             await self._read_seed_file(crawl, shards)
             return
         if crawl.has_all_seeds and not waiting:
             await self._change(crawl, CrawlState.RUNNING)
             self._log.info("crawl started", crawl=crawl.id)
+
+    async def _keep_exclusions(self, crawl: Crawl) -> None:
+        name = crawl.spec.exclusions_file
+        if name is None:
+            return
+        if await self._ask(lambda control: control.exclusions(crawl.id)) is None:
+            text = await asyncio.to_thread(read_exclusions, self._settings, name)
+            await self._ask(lambda control: control.keep_exclusions(crawl.id, text))
 
     async def _read_seed_file(self, crawl: Crawl, shards: int) -> None:
         path = file_of(self._settings, crawl.spec.seed_file or "")
@@ -240,9 +247,9 @@ class Leader:
             await asyncio.sleep(1)
             return
         self._log.info("changing the number of shards", of=layout.shards, to=wanted)
-        await self._control.work(partial(self._change_shards, shards=wanted))
+        await self._ask(partial(self._change_shards, shards=wanted))
 
-    def _change_shards(self, control: SqliteControl, shards: int) -> None:
+    def _change_shards(self, control: ControlStore, shards: int) -> None:
         """In the control store's thread."""
         log, told_at = get_logger("crawl").bind(member=self._name), 0.0
 
@@ -254,8 +261,7 @@ class Leader:
                 control.lead(self._name, LEADER_TTL_S)
                 log.info("changing the number of shards", done=done, of=of, to=shards)
 
-        assert self._settings.state is not None
-        reshard(self._settings.state, control, shards, told)
+        self._control.store.reshard(control, shards, told)
 
     def leftover_queues(self, most_ever: int, shards: int) -> list[str]:
         """Queues of earlier numbers of shards, and without a tag, which may still hold jobs: what

@@ -2,7 +2,7 @@
 
 The parts: `leasing` has the shards, `dispatcher` fetches, `admission` takes URLs in, `outbox` sends
 links to other shards, `commands` carries out what operators want, `leader` does what one process
-must do for all. Shard stores are used in one thread, the control store in another.
+must do for all. Shard stores live in threads of their own, the control store in another.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Any
 from manyhands.shared.crawl.messages import crawl_queue
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import HELD_PAGES, LeaseLost
+from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
@@ -44,7 +45,7 @@ from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leasing import Leasing
 from manyhands.worker.crawl.shards.one_host import OneHost
 from manyhands.worker.crawl.shards.settling import Settling
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 from manyhands.worker.crawl.wakeup import Wakeup
 from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.byte_budget import ByteBudget
@@ -81,7 +82,6 @@ class Owner:
         sinks: Sinks,
         set_queues: Callable[[Sequence[str]], None],
     ) -> None:
-        assert settings.state is not None
         self.name = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
         self._log = get_logger("crawl").bind(member=self.name)
         self._set_queues = set_queues
@@ -92,16 +92,16 @@ class Owner:
         self._crawls = LiveCrawls()
         self._wakeup = Wakeup()
         self._slots = Slots(slots, in_flight)
-        self._store = StoreThread(self._slots.patience_s)
-        self._control = Control(settings.state)
-        self._one_host = OneHost(settings.state, settings.lease_s)
+        store = store_at(settings.state)
+        self._store = StoreThreads(self._slots.patience_s, store.writers)
+        self._control = Control(store)
+        self._one_host = OneHost(store.directory, settings.lease_s)
         self._leader = Leader(self.name, settings, self._control)
         tasks = Tasks("crawl")
         self._leasing = Leasing(
             self.name,
             slots,
             settings,
-            settings.state,
             control=self._control,
             store=self._store,
             resharding=self._leader,

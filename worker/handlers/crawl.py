@@ -77,8 +77,8 @@ def offer_owner(process: ProcessSetup) -> None:
 def make_owner(process: ProcessSetup, needs: StageNeeds) -> Owner:
     """Of this process; called when it runs the stage `crawl`."""
     settings = needs.settings
-    if settings.crawl.state is None:
-        raise ConfigError("the stage crawl needs CRAWL_STATE, the directory of the crawls")
+    if not settings.crawl.state:
+        raise ConfigError("the stage crawl needs CRAWL_STATE, where the state of crawls is kept")
     check_user_agent(settings.fetch.user_agent)
     allowed = AddressRule(settings.allow.nets)
     fetcher = Http1Fetcher(settings.fetch, allowed, budget=process.page_budget)

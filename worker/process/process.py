@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
 from manyhands.shared.crawl.claim import are_fetch_queues
-from manyhands.shared.crawl.store.tag_of import tag_of
+from manyhands.shared.crawl.store.opening import tag_of
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.faktory.dialer import Dialer
 from manyhands.shared.faktory.handshake import parse_url
@@ -85,7 +85,7 @@ class WorkerProcess:
         )
         self._state = settings.crawl.state
         resolved = {stage.name for stage in stages}
-        if self._state is None:
+        if not self._state:
             stages = without_a_store(stages, group)
         self._left_out = sorted(resolved - {stage.name for stage in stages})
         self._dialer = Dialer(parse_url(settings.faktory.url), settings.faktory.ca_file)
@@ -286,7 +286,7 @@ class WorkerProcess:
         while not self.source.lanes.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
             await asyncio.sleep(READY_LOOK_S)
         store = ""
-        if self._state is not None and self._fetch_stages():
+        if self._state and self._fetch_stages():
             store = await asyncio.to_thread(tag_of, self._state)
         self._link.tell(
             Ready(

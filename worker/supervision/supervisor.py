@@ -10,7 +10,7 @@ import time
 from collections.abc import Coroutine
 from dataclasses import replace
 
-from manyhands.shared.crawl.store.damage import damaged_shards
+from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
@@ -91,7 +91,7 @@ class Supervisor:
         self._has_failed = False
         self._started_at = time.time()
         self._started = self._loop.time()
-        self._state = settings.crawl.state
+        self._store = store_at(settings.crawl.state) if settings.crawl.state else None
         self._log = get_logger("supervisor")
 
     async def run(self) -> int:
@@ -138,7 +138,7 @@ class Supervisor:
             paces=dict(self._paces),
             memory_limit_bytes=self._service.memory_limit_bytes,
             events=list(self._service.events.events),
-            damaged_shards=damaged_shards(self._state) if self._state is not None else (),
+            damaged_shards=self._store.damaged_shards() if self._store is not None else (),
             rolls=self._rolls,
         )
 

@@ -4,7 +4,7 @@ import contextlib
 
 from rich.console import Console
 
-from loadtest.bench.state.cells import COST_URLS, ONE_FILE, SEEN_BATCHES, WRITE_S, cells
+from loadtest.bench.state.cells import COST_URLS, ONE_SHARD, SEEN_BATCHES, WRITE_S, cells
 from loadtest.bench.state.measure import (
     SeenState,
     Values,
@@ -12,6 +12,7 @@ from loadtest.bench.state.measure import (
     measure_writers,
     seen_state,
 )
+from loadtest.bench.state.places import Places, postgres_facts
 from loadtest.bench.state.report import (
     StateReport,
     StateRun,
@@ -31,26 +32,32 @@ STORE = "store"
 
 
 class StateBench:
-    """State: the files with many seen keys, which are made once for all rounds."""
+    """State: the places with many seen keys, which are made once for all rounds."""
 
     def __init__(self, seen: int, opened: contextlib.ExitStack) -> None:
         self._seen = seen
         self._opened = opened
-        self._state: SeenState | None = None
+        self._places = Places(opened)
+        self._states: dict[str, SeenState] = {}
 
     def run(self, step: Step[str, str]) -> StateRun:
         return StateRun(step.cell, step.round, values=self._measure(step))
 
     def _measure(self, step: Step[str, str]) -> Values:
-        kind, _, rest = step.cell.partition("/")
-        if kind == "writers":
-            writers, _, layout = rest.partition("/")
-            return measure_writers(int(writers), layout == ONE_FILE, WRITE_S)
-        if kind == "costs":
-            return measure_costs(COST_URLS)
-        if self._state is None:
-            self._state = self._opened.enter_context(seen_state(self._seen))
-        return self._state.measure(step.round, SEEN_BATCHES)
+        kind, store, *rest = step.cell.split("/")
+        if kind == "seen":
+            return self._seen_state(store).measure(step.round, SEEN_BATCHES)
+        with self._places.new(store) as place:
+            if kind == "costs":
+                return measure_costs(place, COST_URLS)
+            writers, layout = rest
+            return measure_writers(place, int(writers), layout == ONE_SHARD, WRITE_S)
+
+    def _seen_state(self, store: str) -> SeenState:
+        if store not in self._states:
+            place = self._opened.enter_context(self._places.new(store))
+            self._states[store] = self._opened.enter_context(seen_state(place, self._seen))
+        return self._states[store]
 
 
 def run(console: Console, wanted: Wanted[None]) -> StateReport:
@@ -72,7 +79,7 @@ BENCHMARK = Benchmark(
     name="state",
     help="admit, claim and settle URLs in the state store, by several processes and among many",
     rounds=3,
-    facts=lambda: basic_facts() | sqlite_facts(),
+    facts=lambda: basic_facts() | sqlite_facts() | postgres_facts(),
     options=(Option("--seen", "URLs that are known (default %(default)s)", count, SEEN_URLS),),
     run=run,
     show=print_state_report,

@@ -1,27 +1,46 @@
-"""What `bench-state` measures: writers that share a file or do not, costs, and many seen URLs.
-Pure."""
+"""What `bench-state` measures: writers that share a shard or do not, costs, and many seen URLs, in
+SQLite files and in PostgreSQL. Pure."""
 
 WRITERS = (1, 2, 4)
 WRITE_S = 4.0
-ONE_FILE, OWN_FILE = "one", "own"
-LAYOUTS = {ONE_FILE: "one file for all", OWN_FILE: "a file each"}
+SQLITE, POSTGRES = "sqlite", "postgres"
+KINDS = {SQLITE: "SQLite", POSTGRES: "PostgreSQL"}
+ONE_SHARD, OWN_SHARD = "one", "own"
+LAYOUTS = {ONE_SHARD: "one shard for all", OWN_SHARD: "a shard each"}
 COST_URLS = 200_000
 # For each shard, in a round.
 SEEN_BATCHES = 12
 
 
 def cells(seen: int) -> list[str]:
-    shared = [f"writers/{number}/{layout}" for number in WRITERS for layout in LAYOUTS]
-    return [*shared, "costs", f"seen/{seen}"]
+    """What is measured, the kind of store, and the rest."""
+    shared = [
+        f"writers/{kind}/{number}/{layout}"
+        for kind in KINDS
+        for number in WRITERS
+        for layout in LAYOUTS
+        # In PostgreSQL a shard is written by one owner; others would wait for the same rows.
+        if (kind, layout) != (POSTGRES, ONE_SHARD)
+    ]
+    return [
+        *shared,
+        *(f"costs/{kind}" for kind in KINDS),
+        *(f"seen/{kind}/{seen}" for kind in KINDS),
+    ]
 
 
 def kind_of(cell: str) -> str:
     return cell.partition("/")[0]
 
 
+def store_of(cell: str) -> str:
+    return cell.split("/")[1]
+
+
 def title_of(cell: str) -> str:
-    kind, _, rest = cell.partition("/")
+    kind, store, *rest = cell.split("/")
     if kind == "writers":
-        number, _, layout = rest.partition("/")
-        return f"{number} {'process' if number == '1' else 'processes'}, {LAYOUTS[layout]}"
-    return f"{int(rest):,} seen URLs" if kind == "seen" else "one process"
+        number, layout = rest
+        processes = "process" if number == "1" else "processes"
+        return f"{KINDS[store]}, {number} {processes}, {LAYOUTS[layout]}"
+    return f"{KINDS[store]}, {int(rest[0]):,} seen URLs" if kind == "seen" else KINDS[store]

@@ -3,7 +3,6 @@
 import contextlib
 import multiprocessing
 import random
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,19 +14,19 @@ from typing import Any, NamedTuple
 
 import psutil
 
+from loadtest.bench.state.places import GENERATION, Place
 from loadtest.bench.state.urls import PAGE_KEY_BYTES, Links, host_key
 from loadtest.lib.stats import percentile
 from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.errors import StateBusy
 from manyhands.shared.crawl.store.model import KEY_BYTES, ClaimedUrl, NewUrl, Settled
-from manyhands.shared.crawl.store.sqlite.database import StateBusy
-from manyhands.shared.crawl.store.sqlite.directory import open_shard, shard_file
-from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
+from manyhands.shared.crawl.store.opening import store_at
+from manyhands.shared.crawl.store.protocol import ShardStore, Store
 
 CRAWL = 1
 BATCH = 256
 HOSTS = 200
 EPOCH = 1
-GENERATION = 1
 SHARDS = 64
 # Of known keys, so many of each shard are looked for again.
 SAMPLES = 5000
@@ -41,29 +40,33 @@ Values = dict[str, float]
 # Writers at one time
 
 
-def measure_writers(writers: int, is_shared: bool, seconds: float) -> Values:
-    """So many processes admit links without a pause, to one file or each to its own."""
+def measure_writers(place: Place, writers: int, is_shared: bool, seconds: float) -> Values:
+    """So many processes admit links without a pause, to one shard or each to its own."""
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(writers)
     results: SimpleQueue[Written] = context.SimpleQueue()
-    with TemporaryDirectory() as directory:
+    with opened_store(place) as store:
         for shard in range(1 if is_shared else writers):
-            open_shard(Path(directory), GENERATION, shard, EPOCH, time.time()).close()
-        processes = [
-            context.Process(
-                target=_write,
-                args=(Path(directory), 0 if is_shared else number, number, seconds, ready, results),
-            )
-            for number in range(writers)
-        ]
-        for process in processes:
-            process.start()
-        found = [results.get() for _ in processes]
-        for process in processes:
-            process.join()
+            store.open_shard(GENERATION, shard, EPOCH, time.time()).close()
+    server_s = place.server_cpu_s()
+    processes = [
+        context.Process(
+            target=_write,
+            args=(place.state, 0 if is_shared else number, number, seconds, ready, results),
+        )
+        for number in range(writers)
+    ]
+    for process in processes:
+        process.start()
+    found = [results.get() for _ in processes]
+    for process in processes:
+        process.join()
     waits = [wait for one in found for wait in one.waits]
+    links = sum(one.links for one in found)
     return {
-        "links_per_s": sum(one.links for one in found) / seconds,
+        "links_per_s": links / seconds,
+        "client_us": sum(one.cpu_s for one in found) * 1e6 / links,
+        "server_us": (place.server_cpu_s() - server_s) * 1e6 / links,
         "slowest_links_per_s": min(one.links for one in found) / seconds,
         "wait_p50_ms": percentile(waits, 50) * 1000,
         "wait_p99_ms": percentile(waits, 99) * 1000,
@@ -72,14 +75,22 @@ def measure_writers(writers: int, is_shared: bool, seconds: float) -> Values:
 
 
 class Written(NamedTuple):
-    """Links that a process has admitted, and how long each transaction was waited for, s."""
+    """Links that a process has admitted, the CPU time that this took it, s, without the making of
+    the links, and how long each transaction was waited for, s."""
 
     links: int
+    cpu_s: float
     waits: list[float]
 
 
+@contextlib.contextmanager
+def opened_store(place: Place) -> Iterator[Store]:
+    with contextlib.closing(store_at((place.state,))) as store:
+        yield store
+
+
 def _write(
-    directory: Path,
+    state: str,
     shard: int,
     seed: int,
     seconds: float,
@@ -88,13 +99,16 @@ def _write(
 ) -> None:
     links = Links(seed, HOSTS, seed)
     waits: list[float] = []
-    done = 0
-    with contextlib.closing(open_shard(directory, GENERATION, shard, EPOCH, time.time())) as store:
+    done, cpu_s = 0, 0.0
+    with (
+        contextlib.closing(store_at((state,))) as opened,
+        contextlib.closing(opened.open_shard(GENERATION, shard, EPOCH, time.time())) as store,
+    ):
         ready.wait()
         ends_at = time.monotonic() + seconds
         while time.monotonic() < ends_at:
             [batch] = links.batches(1, BATCH)
-            asked_at = time.monotonic()
+            asked_at, before_s = time.monotonic(), time.thread_time()
             try:
                 with store.transaction():
                     waits.append(time.monotonic() - asked_at)
@@ -102,16 +116,17 @@ def _write(
                     done += len(batch)
             except StateBusy:
                 waits.append(time.monotonic() - asked_at)
-    results.put(Written(done, waits))
+            cpu_s += time.thread_time() - before_s
+    results.put(Written(done, cpu_s, waits))
 
 
 # What a URL costs
 
 
-def measure_costs(urls: int) -> Values:
+def measure_costs(place: Place, urls: int) -> Values:
     """One process takes URLs through their life, a step at a time; CPU time of each step."""
-    with TemporaryDirectory() as directory:
-        store = open_shard(Path(directory), GENERATION, 0, EPOCH, time.time())
+    with opened_store(place) as opened:
+        store = opened.open_shard(GENERATION, 0, EPOCH, time.time())
         with contextlib.closing(store):
             links = Links(0, HOSTS, 0)
             batches = list(links.batches(urls // BATCH, BATCH))
@@ -128,8 +143,8 @@ def measure_costs(urls: int) -> Values:
             ]
             values["settle_us"] = _cpu_us(parts, lambda part: _settle(store, part))
             values["parsed_us"] = _cpu_us(parts, lambda part: _parsed(store, part))
-            values["takeover_ms"] = _takeover_ms(Path(directory))
-            size = shard_file(Path(directory), GENERATION, 0).stat().st_size
+            values["takeover_ms"] = _takeover_ms(opened)
+            size = place.bytes_of_shards(1)
             values["url_bytes"] = size / store.counters(CRAWL)["admitted"]
     return values
 
@@ -145,12 +160,12 @@ def _cpu_us_of_all(parts: Sequence[Any], step: Callable[..., None]) -> float:
     return (time.thread_time() - before_s) * 1e6
 
 
-def _admit(store: SqliteShard, batch: list[NewUrl]) -> None:
+def _admit(store: ShardStore, batch: list[NewUrl]) -> None:
     with store.transaction():
         store.admit(CRAWL, batch, time.time())
 
 
-def _claim(store: SqliteShard) -> list[ClaimedUrl]:
+def _claim(store: ShardStore) -> list[ClaimedUrl]:
     """A few URLs of each of some hosts, as an owner does it."""
     claimed = []
     now = time.time()
@@ -162,19 +177,19 @@ def _claim(store: SqliteShard) -> list[ClaimedUrl]:
     return claimed
 
 
-def _settle(store: SqliteShard, part: list[ClaimedUrl]) -> None:
+def _settle(store: ShardStore, part: list[ClaimedUrl]) -> None:
     with store.transaction():
         store.settle([Settled(one.id, UrlState.PARSING, 200, size=20_000) for one in part], 1.0)
 
 
-def _parsed(store: SqliteShard, part: list[ClaimedUrl]) -> None:
+def _parsed(store: ShardStore, part: list[ClaimedUrl]) -> None:
     with store.transaction():
         store.parsed(CRAWL, [one.key for one in part], 1.0)
 
 
-def _takeover_ms(directory: Path) -> float:
+def _takeover_ms(store: Store) -> float:
     before_s = time.perf_counter()
-    open_shard(directory, GENERATION, 0, EPOCH + 1, time.time()).close()
+    store.open_shard(GENERATION, 0, EPOCH + 1, time.time()).close()
     return (time.perf_counter() - before_s) * 1000
 
 
@@ -182,42 +197,46 @@ def _takeover_ms(directory: Path) -> float:
 
 
 class SeenState:
-    """State: the directory of files with so many seen keys. Some keys of each are beside it."""
+    """State: a place with so many seen keys. Some keys of each shard are kept in a directory."""
 
-    def __init__(self, directory: Path, seen: int) -> None:
-        self._directory = directory
+    def __init__(self, place: Place, samples: Path, seen: int) -> None:
+        self._place = place
+        self._samples = samples
         before_s = time.perf_counter()
-        for shard in range(SHARDS):
-            open_shard(directory, GENERATION, shard, EPOCH, time.time()).close()
-            _preload(directory, shard, seen // SHARDS)
+        with opened_store(place) as store:
+            for shard in range(SHARDS):
+                store.open_shard(GENERATION, shard, EPOCH, time.time()).close()
+                _preload(place, samples, shard, seen // SHARDS)
         self._preload_s = time.perf_counter() - before_s
-        files = (shard_file(directory, GENERATION, shard) for shard in range(SHARDS))
-        self._key_bytes = sum(file.stat().st_size for file in files) / seen
+        self._key_bytes = place.bytes_of_shards(SHARDS) / seen
 
     def measure(self, number: int, batches: int) -> Values:
         """In a process of its own, so that its memory is known."""
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            values = process.submit(_admit_to_all, self._directory, number, batches).result()
+            values = process.submit(
+                _admit_to_all, self._place.state, self._samples, number, batches
+            ).result()
         return values | {"key_bytes": self._key_bytes, "preload_s": self._preload_s}
 
 
 @contextlib.contextmanager
-def seen_state(seen: int) -> Iterator[SeenState]:
-    with TemporaryDirectory() as directory:
-        yield SeenState(Path(directory), seen)
+def seen_state(place: Place, seen: int) -> Iterator[SeenState]:
+    with TemporaryDirectory() as samples:
+        yield SeenState(place, Path(samples), seen)
 
 
-def _admit_to_all(directory: Path, number: int, batches: int) -> Values:
+def _admit_to_all(state: str, samples: Path, number: int, batches: int) -> Values:
     """So many batches for each shard, shard after shard."""
     made = [
-        list(Links(shard, HOSTS, number, _samples(directory, shard)).batches(batches, BATCH))
+        list(Links(shard, HOSTS, number, _samples(samples, shard)).batches(batches, BATCH))
         for shard in range(SHARDS)
     ]
     rss_bytes = psutil.Process().memory_info().rss
     with contextlib.ExitStack() as opened:
+        store = opened.enter_context(contextlib.closing(store_at((state,))))
         stores = [
             opened.enter_context(
-                contextlib.closing(open_shard(directory, GENERATION, shard, EPOCH, time.time()))
+                contextlib.closing(store.open_shard(GENERATION, shard, EPOCH, time.time()))
             )
             for shard in range(SHARDS)
         ]
@@ -225,9 +244,9 @@ def _admit_to_all(directory: Path, number: int, batches: int) -> Values:
         times = []
         cpu_s, began_s = time.thread_time(), time.perf_counter()
         for place in range(batches):
-            for store, of_shard in zip(stores, made, strict=True):
+            for one, of_shard in zip(stores, made, strict=True):
                 before_s = time.perf_counter()
-                _admit(store, of_shard[place])
+                _admit(one, of_shard[place])
                 times.append(time.perf_counter() - before_s)
         took_s = time.perf_counter() - began_s
         links = batches * BATCH * SHARDS
@@ -240,26 +259,18 @@ def _admit_to_all(directory: Path, number: int, batches: int) -> Values:
         }
 
 
-def _duplicates(stores: list[SqliteShard]) -> int:
+def _duplicates(stores: Sequence[ShardStore]) -> int:
     return sum(store.counters(CRAWL)["duplicates"] for store in stores)
 
 
-def _preload(directory: Path, shard: int, number: int) -> None:
+def _preload(place: Place, samples_directory: Path, shard: int, number: int) -> None:
     """Fill the table of the seen keys in its order, which takes a fraction of the time."""
     dice = random.Random(shard)
     hosts = [host_key(host) for host in range(shard * HOSTS, (shard + 1) * HOSTS)]
-    keys = sorted(hosts[place % HOSTS] + dice.randbytes(PAGE_KEY_BYTES) for place in range(number))
-    path = shard_file(directory, GENERATION, shard)
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("BEGIN")
-        connection.executemany(
-            "INSERT INTO seen (crawl, key, url) VALUES (?, ?, ?)",
-            ((CRAWL, key, place) for place, key in enumerate(keys, 1)),
-        )
-        connection.execute("COMMIT")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    keys = sorted(hosts[page % HOSTS] + dice.randbytes(PAGE_KEY_BYTES) for page in range(number))
+    place.fill_seen(shard, CRAWL, keys)
     samples = keys[:: max(1, len(keys) // SAMPLES)]
-    _sample_file(directory, shard).write_bytes(b"".join(samples))
+    _sample_file(samples_directory, shard).write_bytes(b"".join(samples))
 
 
 def _samples(directory: Path, shard: int) -> list[bytes]:

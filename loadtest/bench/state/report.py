@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench.state.cells import LAYOUTS, ONE_FILE, OWN_FILE, WRITE_S, kind_of, title_of
+from loadtest.bench.state.cells import KINDS, LAYOUTS, WRITE_S, kind_of, title_of
 from loadtest.bench.state.measure import BATCH, HOSTS, SETTLED_AT_ONCE, SHARDS, SMALL_BATCH
 from loadtest.bench.state.urls import KNOWN_SHARE, SAME_HOST_SHARE
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
@@ -20,6 +20,8 @@ from loadtest.lib.tables import table_head, table_line
 FIGURES = {
     "writers": (
         Figure("links_per_s", "links/s"),
+        Figure("client_us", "CPU µs per link", 1),
+        Figure("server_us", "CPU µs of the server per link", 1),
         Figure("slowest_links_per_s", "links/s of the slowest process"),
         Figure("wait_p50_ms", "wait p50 ms", 2),
         Figure("wait_p99_ms", "wait p99 ms", 2),
@@ -32,7 +34,7 @@ FIGURES = {
         Figure("settle_us", "settle", 1),
         Figure("parsed_us", "parsed", 1),
         Figure("takeover_ms", "takeover, ms in all", 1),
-        Figure("url_bytes", "bytes of file per URL"),
+        Figure("url_bytes", "bytes on disk per URL"),
     ),
     "seen": (
         Figure("links_per_s", "links/s"),
@@ -46,12 +48,13 @@ FIGURES = {
 }
 SECTIONS = {
     "writers": (
-        "How many processes share a file",
+        "How many processes write",
         f"Processes admit batches of {BATCH} links without a pause, for {WRITE_S:g} seconds: all "
-        "to one file, or each to a file of its own. *Wait* is the time until a transaction begins. "
-        "SQLite lets one write at a time; who waits looks again after up to 100 ms, so that the "
-        "wait is long although the file is free, and one process may be served much more often "
-        "than another.",
+        "to one shard, or each to one of its own. *Wait* is the time until a transaction begins; "
+        "with PostgreSQL that is a round trip. The server runs on the same processors as the "
+        "writers. SQLite lets one write to a file at a time; who waits looks again after up to "
+        "100 ms, so that the wait is long although the file is free, and one process may be served "
+        "much more often than another.",
     ),
     "costs": (
         "What a URL costs",
@@ -136,17 +139,17 @@ def _table(report: StateReport, kind: str) -> list[str]:
 
 
 def _groups(report: StateReport) -> list[Group]:
-    colours = {ONE_FILE: "faktory", OWN_FILE: "broker"}
+    colours = {"sqlite": "broker", "postgres": "faktory"}
     groups = []
-    for figure in (FIGURES["writers"][0], FIGURES["writers"][3]):
+    for figure in (FIGURES["writers"][0], FIGURES["writers"][5]):
         bars = []
         for cell in report.of_kind("writers"):
             found = report.spread(cell, figure)
-            layout = cell.rpartition("/")[2]
+            _, store, number, layout = cell.split("/")
             if found:
-                label = f"{cell.split('/')[1]}, {LAYOUTS[layout]}"
+                label = f"{KINDS[store]}, {number}, {LAYOUTS[layout]}"
                 bars.append(
-                    Bar(colours[layout], label, found.median, found.low, found.high, figure.digits)
+                    Bar(colours[store], label, found.median, found.low, found.high, figure.digits)
                 )
         groups.append(Group(f"processes that write, {figure.title}", bars))
     return groups

@@ -1,9 +1,12 @@
-"""The clocks of the state store: the same for all processes of a machine, and never set.
+"""The clocks of the state store: the same for all processes that share one, and never set.
 
-Leases use the monotonic clock itself. All other stored times (when a domain is due, when a crawl
-began, when a robots.txt expires) use `now`: the monotonic clock plus an offset that made it match
-the wall clock when the first process of this boot opened the store. So setting the clock makes no
-host wait and ends no crawl. A reboot chooses a new offset.
+With a store in PostgreSQL it is the clock of its server, see `follow`: hosts whose own clocks are
+wrong are as polite as others.
+
+With files, leases use the monotonic clock itself. All other stored times (when a domain is due,
+when a crawl began, when a robots.txt expires) use `now`: the monotonic clock plus an offset that
+made it match the wall clock when the first process of this boot opened the store. So setting the
+clock makes no host wait and ends no crawl. A reboot chooses a new offset.
 """
 
 import fcntl
@@ -50,6 +53,12 @@ class _StoreClock:
         if _boot():
             self.ahead_s = _agreed(directory / _FILE, _boot(), time.time() - time.monotonic())
 
+    def follow(self, at: float, asked_at: float, answered_at: float) -> None:
+        """A slow answer says little: what is known stays as long as it can be right."""
+        earliest, latest = at - answered_at, at - asked_at
+        if not earliest <= self.ahead_s <= latest:
+            self.ahead_s = (earliest + latest) / 2
+
 
 _store_clock = _StoreClock()
 
@@ -57,6 +66,12 @@ _store_clock = _StoreClock()
 def keep_time_of(directory: Path) -> None:
     """From here on `now` agrees with all processes that have this store open."""
     _store_clock.keep(directory)
+
+
+def follow(at: float, asked_at: float, answered_at: float) -> None:
+    """A server's clock was at `at` when it answered, between these moments of the monotonic clock
+    here. From now on `now` is that of all hosts which follow this server."""
+    _store_clock.follow(at, asked_at, answered_at)
 
 
 def now() -> float:

@@ -1,14 +1,17 @@
-"""What a state store must do. The one there is keeps SQLite files, see `store/sqlite`.
+"""What a state store must do. `opening` knows which kinds there are.
 
 Everything is synchronous: an owner calls it from a separate thread, many changes at a time.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from pathlib import Path
+from typing import Protocol, Self, TypeVar
 
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import (
     Admitted,
     ClaimedUrl,
@@ -28,6 +31,10 @@ from manyhands.shared.crawl.store.model import (
     StoredRobots,
     UrlRow,
 )
+
+Result = TypeVar("Result")
+# URLs that were copied to new shards, and how many there are.
+Progress = Callable[[int, int], None]
 
 
 class ShardReader(Protocol):
@@ -70,6 +77,10 @@ class ShardStore(ShardReader, Protocol):
 
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing; raises LeaseLost at its start when the epoch is no longer ours."""
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Do it in a transaction. `work` is called again when the store lost sight of the first
+        attempt and found that nothing of it has happened: it must change nothing but this shard."""
 
     # Frontier
 
@@ -175,8 +186,11 @@ class ControlStore(Protocol):
     def layout(self, wanted: int) -> Layout:
         """Created with this many shards if there is none yet; otherwise only `wanted` changes."""
 
-    def finish_reshard(self, generation: int, shards: int) -> None:
-        """From now on the shards of this generation count."""
+    def finish_reshard(
+        self, generation: int, shards: int, held: Mapping[int, int] | None = None
+    ) -> None:
+        """From now on the shards of this generation count. `held` are leases (shard to epoch) that
+        nobody must have claimed since; raises LeaseLost otherwise. They end with it."""
 
     # Members, leases, leader
 
@@ -288,5 +302,85 @@ class ControlStore(Protocol):
 
     def notes(self, crawl: int, limit: int) -> list[tuple[float, str]]:
         """The newest first."""
+
+    def keep_exclusions(self, crawl: int, text: str) -> None:
+        """The lines of its exclusions file: the same for all processes, to the end of the crawl."""
+
+    def exclusions(self, crawl: int) -> str | None:
+        """None: they were not kept yet."""
+
+    def close(self) -> None: ...
+
+
+class ShardReaders(Protocol):
+    """Readers of any shards, kept open. Used in one thread."""
+
+    def get(self, generation: int, shard: int) -> ShardReader | None:
+        """None as long as the shard has had no owner. Raises StateError."""
+
+    def close(self) -> None:
+        """All of them; they are opened again when they are asked for."""
+
+    def each(self, layout: Layout, first: int = 0) -> Iterator[tuple[int, ShardReader]]:
+        """The shards from `first` on that have had an owner, with their numbers. Raises
+        StateError."""
+        for shard in range(first, layout.shards):
+            reader = self.get(layout.generation, shard)
+            if reader is not None:
+                yield shard, reader
+
+    @contextlib.contextmanager
+    def reopened_after_errors(self) -> Iterator[Self]:
+        """After a StateError all are closed: next time another may be in the place of one."""
+        try:
+            yield self
+        except StateError:
+            self.close()
+            raise
+
+
+class Store(Protocol):
+    """A whole state: the ways into it. Whoever opens something closes it; all threads may ask."""
+
+    @property
+    def writers(self) -> int:
+        """How many shards of a process are worth being written side by side."""
+
+    @property
+    def directory(self) -> Path | None:
+        """Of files that one machine alone may use; None: any number of machines may."""
+
+    @property
+    def what_to_do(self) -> str:
+        """About a shard that is damaged."""
+
+    def open_control(self) -> ControlStore:
+        """Made if there is none. From now on `clock.now` is this store's. Raises StateError."""
+
+    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> ShardStore:
+        """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
+        already or its generation is gone, StateBusy when an earlier one hangs in the middle of a
+        transaction, StateDamaged when it is, which others are told of."""
+
+    def open_reader(self, generation: int, shard: int) -> ShardReader | None:
+        """None as long as the shard has had no owner."""
+
+    def readers(self) -> ShardReaders: ...
+
+    def reshard(self, control: ControlStore, shards: int, on_progress: Progress) -> None:
+        """Bring the state to so many shards; to be called by every new leader, since it also clears
+        away what an attempt that was killed has left. Raises StateBusy while a shard has an
+        owner."""
+
+    def name_of(self, generation: int, shard: int) -> str:
+        """Where a shard is, for people."""
+
+    def damaged(self, generation: int, shards: int) -> set[int]:
+        """Those that were found damaged by anybody, and have not changed since."""
+
+    def note_damage(self, generation: int, shard: int, reason: str) -> None: ...
+
+    def damaged_shards(self) -> list[str]:
+        """Sentences about all that are."""
 
     def close(self) -> None: ...

@@ -1,12 +1,16 @@
 """The stores that must all behave alike: the suite runs against each of them."""
 
 import contextlib
-from collections.abc import Iterator
+import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+import psycopg
 import pytest
 
+from devservers import PostgresServer
+from manyhands.shared.crawl.store.postgres.store import PostgresStore
 from manyhands.shared.crawl.store.protocol import ControlStore, ShardReader, ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader, open_shard
 from tests.contract.state.helpers import NOW
@@ -46,14 +50,56 @@ class SqliteStores:
         return reader
 
 
+class PostgresStores:
+    """State: a schema of its own, which goes with the test: a server brings the tables of all that
+    there are to the disk before it ends."""
+
+    def __init__(self, url: str, opened: contextlib.ExitStack) -> None:
+        schema = f"test_{secrets.token_hex(8)}"
+        self._store = PostgresStore([f"{url}?schema={schema}"])
+        opened.callback(_drop, url, schema)
+        opened.callback(self._store.close)
+        self._store.open_control()
+
+    def control(self) -> ControlStore:
+        return self._store.open_control()
+
+    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore:
+        return self._store.open_shard(1, number, epoch, now)
+
+    def reader(self, number: int = 0) -> ShardReader | None:
+        return self._store.open_reader(1, number)
+
+
+def _drop(url: str, schema: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute(f"DROP SCHEMA {schema} CASCADE")
+
+
+MakeStores = Callable[[Path, contextlib.ExitStack], Stores]
+
+
+def _postgres(request: pytest.FixtureRequest) -> MakeStores:
+    server: PostgresServer = request.getfixturevalue("postgres")
+    return lambda _, opened: PostgresStores(server.url, opened)
+
+
 # One that joins here has to pass every test.
-STORES = {"sqlite": SqliteStores}
+STORES: dict[str, Callable[[pytest.FixtureRequest], MakeStores]] = {
+    "sqlite": lambda _: SqliteStores,
+    "postgres": _postgres,
+}
 
 
 @pytest.fixture(params=STORES)
-def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stores]:
+def make_stores(request: pytest.FixtureRequest) -> MakeStores:
+    return STORES[request.param](request)
+
+
+@pytest.fixture
+def stores(make_stores: MakeStores, tmp_path: Path) -> Iterator[Stores]:
     with contextlib.ExitStack() as opened:
-        yield STORES[request.param](tmp_path / "state", opened)
+        yield make_stores(tmp_path / "state", opened)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, NewUrl, Settled
 from manyhands.shared.crawl.store.protocol import ShardReader, ShardStore
-from tests.contract.state.conftest import STORES, Stores
+from tests.contract.state.conftest import Stores
 from tests.contract.state.helpers import NOW, state_counts, url, waiting
 
 CRAWLS = (1, 2)
@@ -129,12 +129,17 @@ OPERATIONS = st.one_of(
 )
 
 
-@pytest.mark.parametrize("kind", STORES)
+# Sixty lives, each in a state of its own: on a busy machine that takes a while.
+@pytest.mark.timeout(150)
 @given(operations=st.lists(OPERATIONS, max_size=25))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_the_counters_are_a_count_of_the_rows(kind, tmp_path_factory, operations):
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+def test_the_counters_are_a_count_of_the_rows(make_stores, tmp_path_factory, operations):
     with contextlib.ExitStack() as opened:
-        owner = Owner(STORES[kind](tmp_path_factory.mktemp("state"), opened))
+        owner = Owner(make_stores(tmp_path_factory.mktemp("state"), opened))
         for operation, *arguments in operations:
             operation(owner, *arguments)
             check(owner)

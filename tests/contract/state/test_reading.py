@@ -2,7 +2,7 @@
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import COUNTERS, Settled
-from manyhands.shared.crawl.store.sqlite.tally import MOST_REASONS, OTHER_REASONS
+from manyhands.shared.crawl.store.tally import MOST_REASONS, OTHER_REASONS
 from tests.contract.state.helpers import (
     CRAWL,
     NOW,

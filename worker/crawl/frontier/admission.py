@@ -37,7 +37,7 @@ from manyhands.shared.urls import (
 from manyhands.worker.crawl.frontier.links import Link, LinkSorter, SortedLinks, Sorting, as_links
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.metrics import CrawlFigures
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 # Of one message to another shard.
 LINKS_OF_BATCH = 1000
@@ -63,7 +63,7 @@ class Admission:
 
     def __init__(
         self,
-        store: StoreThread,
+        store: StoreThreads,
         crawls: LiveCrawls,
         owned: Mapping[int, object],
         figures: CrawlFigures,

@@ -8,9 +8,9 @@ from functools import partial
 from manyhands.shared.crawl.patience import patience_s
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import Crawl, CrawlEnds, LeaseLost, Purge
-from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.crawl.store.sqlite.database import StateError
+from manyhands.shared.crawl.store.protocol import ControlStore, ShardStore
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
 from manyhands.worker.crawl.crawl_files import exclusions_of
@@ -21,7 +21,7 @@ from manyhands.worker.crawl.frontier.working_set import WorkingSet
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leasing import Leasing
 from manyhands.worker.crawl.shards.owned import OwnedShard
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 from manyhands.worker.crawl.wakeup import Wakeup
 
 CONTROL_LOOK_S = 0.2
@@ -42,14 +42,12 @@ class OperatorCommands:
         *,
         leasing: Leasing,
         control: Control,
-        store: StoreThread,
+        store: StoreThreads,
         crawls: LiveCrawls,
         working_set: WorkingSet,
         admission: Admission,
         wakeup: Wakeup,
     ) -> None:
-        assert settings.state is not None
-        self._directory = settings.state
         self._settings = settings
         self._user_agent = user_agent
         self._shards = leasing.shards
@@ -87,7 +85,7 @@ class OperatorCommands:
         made = {}
         for crawl in crawls:
             if crawl.id not in self._crawls.by_id:
-                live = await self._control.in_thread(partial(self._make_live, crawl))
+                live = await self._control.ask(partial(self._make_live, crawl=crawl))
                 if live is not None:
                     made[crawl.id] = live
                 else:
@@ -106,9 +104,9 @@ class OperatorCommands:
                 # Requests in flight may be queued again, and pages being parsed bring links.
                 self._looks_again = True
 
-    def _make_live(self, crawl: Crawl) -> LiveCrawl | None:
+    def _make_live(self, control: ControlStore, crawl: Crawl) -> LiveCrawl | None:
         """None: the leader has not set it up yet."""
-        exclusions = exclusions_of(self._directory, crawl)
+        exclusions = exclusions_of(control, crawl)
         if exclusions is None:
             return None
         agent = f"{self._user_agent} (+mailto:{crawl.spec.contact})"

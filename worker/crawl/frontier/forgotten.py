@@ -8,7 +8,7 @@ from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.frontier.working_set import ShardHosts, WorkingSet
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling, StoreFailed
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 
 class ForgottenDomains:
@@ -16,7 +16,7 @@ class ForgottenDomains:
 
     def __init__(
         self,
-        store: StoreThread,
+        store: StoreThreads,
         settling: Settling,
         working_set: WorkingSet,
         store_failed: StoreFailed,

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from manyhands.shared.crawl.messages import LinksBatch, LinksMessage, crawl_queue, links_job
+from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import LeaseLost, Outgoing
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.crawl.store.sqlite.database import StateError
 from manyhands.shared.jobs import Job, new_jid
 from manyhands.shared.logs import get_logger
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.owned import OwnedShard
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 from manyhands.worker.jobs.stage_services import Push
 
 PUMP_S = 0.1
@@ -34,7 +34,7 @@ class Outbox:
     they are unconfirmed. `owned` are the shards that are open here."""
 
     def __init__(
-        self, store: StoreThread, push: Push, control: Control, owned: Mapping[int, object]
+        self, store: StoreThreads, push: Push, control: Control, owned: Mapping[int, object]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._store = store

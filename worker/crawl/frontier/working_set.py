@@ -30,7 +30,7 @@ from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request, Sc
 from manyhands.worker.crawl.politeness.delays import OriginState
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import StoreFailed
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 from manyhands.worker.crawl.wakeup import Wakeup
 
 MOST_ORIGINS = 20_000
@@ -63,7 +63,7 @@ class WorkingSet:
 
     def __init__(
         self,
-        store: StoreThread,
+        store: StoreThreads,
         crawls: LiveCrawls,
         notes: HostNotes,
         tasks: Tasks,

@@ -1,58 +1,47 @@
-"""What all members share, used in one thread: the control store, and the files of all shards for
-reading."""
+"""What all members share, in a thread of its own: the control store, and shards to read from."""
 
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from manyhands.shared.crawl.store.model import Layout
-from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.crawl.store.readers import ShardReaders
-from manyhands.shared.crawl.store.sqlite.control import SqliteControl
-from manyhands.shared.crawl.store.sqlite.directory import open_control
+from manyhands.shared.crawl.store.protocol import ControlStore, Store
 
 Result = TypeVar("Result")
 
 
 class Control:
-    """State: the open files, the store's tag, and the layout as this process last knew it."""
+    """State: what is open of the store, its tag, and the layout as this process last knew it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, store: Store) -> None:
         self._loop = asyncio.get_running_loop()
-        self._directory = directory
+        self.store = store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="crawl-control")
-        self._store: SqliteControl | None = None
-        self._readers = ShardReaders(directory)
+        self._control: ControlStore | None = None
+        self._readers = store.readers()
         self.tag = ""
         self.layout = Layout(generation=0, shards=1, wanted=1, most_ever=1)
 
     async def open(self) -> None:
-        self._store = await self.in_thread(partial(open_control, self._directory))
-        self.tag = await self.in_thread(self._store.tag)
+        self._control = await self.in_thread(self.store.open_control)
+        self.tag = await self.in_thread(self._control.tag)
 
     async def ask(self, question: Callable[[ControlStore], Result]) -> Result:
-        store = self._opened()
-        return await self.in_thread(lambda: question(store))
-
-    async def work(self, task: Callable[[SqliteControl], Result]) -> Result:
-        """Something that takes a while, and needs more of the store than its protocol has."""
-        store = self._opened()
-        return await self.in_thread(lambda: task(store))
+        control = self._opened()
+        return await self.in_thread(lambda: question(control))
 
     async def in_thread(self, call: Callable[[], Result]) -> Result:
         return await self._loop.run_in_executor(self._thread, call)
 
     async def close(self, member: str) -> None:
         """`member` leaves."""
-        if self._store is not None:
+        if self._control is not None:
             await self.ask(lambda control: control.leave(member))
-            await self.in_thread(self._close_files)
+            await self.in_thread(self._close_all)
         self._thread.shutdown(wait=False)
 
-    # All shards' files
+    # All shards
 
     async def counters(self, crawl: int) -> list[dict[str, int]]:
         """Of each shard that has had an owner."""
@@ -84,9 +73,9 @@ class Control:
 
         return await self._read(read)
 
-    def _opened(self) -> SqliteControl:
-        assert self._store is not None, "before the start"
-        return self._store
+    def _opened(self) -> ControlStore:
+        assert self._control is not None, "before the start"
+        return self._control
 
     async def _read(self, read: Callable[[], Result]) -> Result:
         """Raises StateError."""
@@ -97,6 +86,7 @@ class Control:
 
         return await self.in_thread(reading)
 
-    def _close_files(self) -> None:
+    def _close_all(self) -> None:
         self._readers.close()
         self._opened().close()
+        self.store.close()

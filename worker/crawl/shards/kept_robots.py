@@ -3,13 +3,13 @@
 from manyhands.shared.crawl.store.model import StoredRobots
 from manyhands.worker.crawl.shards.leases import LeaseGuard
 from manyhands.worker.crawl.shards.owned import OwnedShard
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 
 class RobotsStores:
     """Of all shards."""
 
-    def __init__(self, store: StoreThread, lease_guard: LeaseGuard) -> None:
+    def __init__(self, store: StoreThreads, lease_guard: LeaseGuard) -> None:
         self._store = store
         self._lease_guard = lease_guard
 
@@ -20,7 +20,7 @@ class RobotsStores:
 class KeptRobots:
     """Of one shard."""
 
-    def __init__(self, store: StoreThread, lease_guard: LeaseGuard, shard: OwnedShard) -> None:
+    def __init__(self, store: StoreThreads, lease_guard: LeaseGuard, shard: OwnedShard) -> None:
         self._store = store
         self._lease_guard = lease_guard
         self._shard = shard

@@ -3,15 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.damage import WHAT_TO_DO, is_damaged, write_note
+from manyhands.shared.crawl.store.errors import StateDamaged, StateError
 from manyhands.shared.crawl.store.model import Layout, LeaseLost, Member
 from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.crawl.store.sqlite.database import StateDamaged, StateError
-from manyhands.shared.crawl.store.sqlite.directory import open_shard, shard_file
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
@@ -25,7 +22,7 @@ from manyhands.worker.crawl.shards.leases import (
     shards_to_release,
 )
 from manyhands.worker.crawl.shards.owned import OwnedShard
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 BALANCE_S = 1.0
 
@@ -52,17 +49,15 @@ class Leasing:
         name: str,
         slots: int,
         settings: CrawlSettings,
-        directory: Path,
         *,
         control: Control,
-        store: StoreThread,
+        store: StoreThreads,
         resharding: Resharding,
         tasks: Tasks,
     ) -> None:
         self.name = name
         self._slots = slots
         self._settings = settings
-        self._directory = directory
         self._control = control
         self._store = store
         self._resharding = resharding
@@ -141,7 +136,7 @@ class Leasing:
         if isinstance(error, StateDamaged):
             self.damaged.add(number)
             generation = self._control.layout.generation
-            write_note(shard_file(self._directory, generation, number), str(error))
+            self._control.store.note_damage(generation, number, str(error))
             self._tell_of_damage(number, str(error))
         self._drop(number, str(error))
 
@@ -178,14 +173,10 @@ class Leasing:
             self._log.info("owns shards", owned=len(self.shards), of=count)
 
     async def _look_for_damage(self, shards: int) -> None:
-        """By the notes beside the files, from any process."""
+        """Whoever found it."""
         generation = self._control.layout.generation
-
-        def noted() -> set[int]:
-            files = {n: shard_file(self._directory, generation, n) for n in range(shards)}
-            return {number for number, file in files.items() if is_damaged(file)}
-
-        damaged = await self._control.in_thread(noted)
+        store = self._control.store
+        damaged = await self._control.in_thread(lambda: store.damaged(generation, shards))
         for number in damaged - self.damaged:
             self._tell_of_damage(number, "another process found it")
         for number in self.damaged - damaged:
@@ -196,9 +187,9 @@ class Leasing:
         self._log.error(
             "a shard is damaged: its crawls wait",
             shard=number,
-            file=str(shard_file(self._directory, self._control.layout.generation, number)),
+            file=self._control.store.name_of(self._control.layout.generation, number),
             reason=reason,
-            what_to_do=WHAT_TO_DO,
+            what_to_do=self._control.store.what_to_do,
         )
 
     async def _claim(self, number: int) -> None:
@@ -211,7 +202,8 @@ class Leasing:
             return
         self.lease_guard.granted(number, epoch, asked_at)
         generation = self._control.layout.generation
-        make = partial(open_shard, self._directory, generation, number, epoch, clock.now())
+        open_shard = self._control.store.open_shard
+        make = partial(open_shard, generation, number, epoch, clock.now())
         try:
             await self._store.open(number, make)
         except ManyhandsError as error:

@@ -10,7 +10,7 @@ from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import Settled
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.shards.owned import OwnedShard
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 StoreFailed = Callable[[OwnedShard, Exception], None]
 
@@ -19,7 +19,7 @@ class Settling:
     """State: the last shared write of each shard. `store_failed` gives a shard up when a write
     fails; its next owner repeats the work."""
 
-    def __init__(self, store: StoreThread, store_failed: StoreFailed) -> None:
+    def __init__(self, store: StoreThreads, store_failed: StoreFailed) -> None:
         self._store = store
         self._store_failed = store_failed
         self._last: dict[int, asyncio.Future[None]] = {}

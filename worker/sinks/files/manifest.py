@@ -18,7 +18,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Self
 
-from manyhands.shared.crawl.store.sqlite.database import Database, StateBusy, StateError, open_file
+from manyhands.shared.crawl.store.errors import StateBusy, StateError
+from manyhands.shared.crawl.store.sqlite.database import Database, open_file
 from manyhands.shared.crawl.store.sqlite.schema import Schema
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.sinks.files.segment_file import sync_directory

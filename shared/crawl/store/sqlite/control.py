@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -9,6 +10,12 @@ import orjson
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.clock import Moment, moment
+from manyhands.shared.crawl.store.control_words import (
+    ALL_CRAWLS,
+    MOST_NOTES,
+    SEEDS_AT_ONCE,
+    crawl_of_row,
+)
 from manyhands.shared.crawl.store.model import (
     Crawl,
     CrawlEnds,
@@ -24,11 +31,6 @@ from manyhands.shared.crawl.store.model import (
 )
 from manyhands.shared.crawl.store.sqlite import resplit
 from manyhands.shared.crawl.store.sqlite.database import Database, to_json
-
-SEEDS_AT_ONCE = 1000
-# Of a crawl; the oldest are forgotten.
-MOST_NOTES = 1000
-ALL_CRAWLS = 0
 
 _CRAWL = (
     "SELECT id, spec, state, ends_as, reason, created_at, started_at, ended_at, has_all_seeds,"
@@ -63,8 +65,6 @@ class SqliteControl:
     def finish_reshard(
         self, generation: int, shards: int, held: Mapping[int, int] | None = None
     ) -> None:
-        """`held` are leases (shard to epoch) that nobody must have claimed since; raises LeaseLost
-        otherwise. They end with it."""
         with self._changing():
             epochs = dict(self._database.rows("SELECT shard, epoch FROM leases"))
             if held and not held.items() <= epochs.items():
@@ -169,7 +169,7 @@ class SqliteControl:
         row = self._database.row(f"{_CRAWL} WHERE id = ?", (crawl,))
         if row is None:
             raise NoSuchCrawl(f"there is no crawl {crawl}")
-        return _crawl(row)
+        return crawl_of_row(row)
 
     def crawls(
         self, after_id: int, limit: int, state: CrawlState | None = None, *, max_bytes: int
@@ -182,7 +182,7 @@ class SqliteControl:
             " ORDER BY id DESC",
             (after_id, state, limit, max_bytes),
         )
-        return [_crawl(row) for row in rows]
+        return [crawl_of_row(row) for row in rows]
 
     def crawl_states(self, above_id: int) -> list[tuple[int, CrawlState]]:
         rows = self._database.rows(
@@ -196,7 +196,7 @@ class SqliteControl:
             f"{_CRAWL} WHERE state IN (SELECT value FROM json_each(?)) ORDER BY id",
             (to_json(live),),
         )
-        return [_crawl(row) for row in rows]
+        return [crawl_of_row(row) for row in rows]
 
     def change_state(
         self,
@@ -342,7 +342,23 @@ class SqliteControl:
             "SELECT at, text FROM notes WHERE crawl = ? ORDER BY id DESC LIMIT ?", (crawl, limit)
         )
 
+    def keep_exclusions(self, crawl: int, text: str) -> None:
+        kept = self._exclusions_file(crawl)
+        draft = kept.with_suffix(".new")
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(kept)
+
+    def exclusions(self, crawl: int) -> str | None:
+        try:
+            return self._exclusions_file(crawl).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
     # Parts of the above
+
+    def _exclusions_file(self, crawl: int) -> Path:
+        """Beside the database: they may be long."""
+        return self._database.path.with_name(f"exclusions-{crawl}.txt")
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -389,20 +405,3 @@ class SqliteControl:
                     "INSERT INTO seeds (shard, crawl, urls) VALUES (?, ?, ?)",
                     (shard, crawl, orjson.dumps(list(urls[start : start + SEEDS_AT_ONCE]))),
                 )
-
-
-def _crawl(row: tuple[Any, ...]) -> Crawl:
-    number, spec, state, ends_as, reason, *times, has_all_seeds, lines = row
-    created_at, started_at, ended_at = times
-    return Crawl(
-        id=number,
-        spec=CrawlSpec.model_validate_json(spec),
-        state=CrawlState(state),
-        ends_as=None if ends_as is None else CrawlState(ends_as),
-        reason=reason,
-        created_at=created_at,
-        started_at=started_at,
-        ended_at=ended_at,
-        has_all_seeds=bool(has_all_seeds),
-        seed_file_lines=lines,
-    )

@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import orjson
 
 from manyhands.shared.closing import closed_on_error
+from manyhands.shared.crawl.store.errors import StateBusy, StateDamaged, StateError
 from manyhands.shared.crawl.store.sqlite.schema import Schema
-from manyhands.shared.errors import ManyhandsError
 
 PAGE_BYTES = 4096
 # One process may have all shards open.
@@ -34,18 +34,6 @@ _RETRY_S = 0.01
 # A sector that cannot be read, or a file that was cut.
 _UNREADABLE = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
 _FAULTS_OF_OURS = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISUSE)
-
-
-class StateError(ManyhandsError):
-    """A file of the crawls' state cannot be used; the text says which and why."""
-
-
-class StateDamaged(StateError):
-    """The file is not what was written to it."""
-
-
-class StateBusy(StateError):
-    """Another process has been writing the file for too long: try again."""
 
 
 class Database:

@@ -5,18 +5,15 @@ from pathlib import Path
 
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.clock import keep_time_of
-from manyhands.shared.crawl.store.damage import has_note, remove_note, write_note
+from manyhands.shared.crawl.store.errors import StateDamaged
 from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.shard import Shard
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
-from manyhands.shared.crawl.store.sqlite.database import (
-    Database,
-    StateDamaged,
-    open_file,
-    open_for_reading,
-)
+from manyhands.shared.crawl.store.sqlite.damage import has_note, remove_note, write_note
+from manyhands.shared.crawl.store.sqlite.database import Database, open_file, open_for_reading
 from manyhands.shared.crawl.store.sqlite.reader import SqliteReader
+from manyhands.shared.crawl.store.sqlite.rows import SqliteRows
 from manyhands.shared.crawl.store.sqlite.schema import CONTROL, SHARD
-from manyhands.shared.crawl.store.sqlite.shard import SqliteShard
 
 # A new owner checks all pages of a file up to this size; that takes about 60 ms.
 LOOKED_THROUGH_BYTES = 32 * 1024 * 1024
@@ -42,7 +39,7 @@ def open_control(directory: Path) -> SqliteControl:
     return SqliteControl(database)
 
 
-def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> SqliteShard:
+def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> Shard:
     """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
     or its generation is gone, StateBusy when an earlier owner hangs in the middle of a
     transaction, StateDamaged when the file is damaged; a note then tells the other processes."""
@@ -51,7 +48,7 @@ def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: fl
         raise LeaseLost(f"the shards of generation {generation} were laid out anew")
     path = shard_file(directory, generation, shard)
     try:
-        store = SqliteShard(_sound(path), epoch)
+        store = Shard(SqliteRows(_sound(path)), epoch)
         with closed_on_error(store):
             store.take_over(now)
     except StateDamaged as error:

@@ -15,7 +15,8 @@ from manyhands.shared.crawl.store.model import STATE_COUNTERS
 from manyhands.shared.crawl.store.sqlite import links as sqlite_links
 from manyhands.shared.crawl.store.sqlite.database import make_file
 from manyhands.shared.crawl.store.sqlite.schema import SHARD
-from manyhands.shared.crawl.store.sqlite.tally import Errors, add_errors
+from manyhands.shared.crawl.store.sqlite.tally_rows import SqliteTallyRows
+from manyhands.shared.crawl.store.tally import Errors, add_errors
 from manyhands.shared.urls import registrable_domain, shard_of_domain, shard_of_url
 
 CACHES_BYTES = 128 * 1024 * 1024
@@ -87,7 +88,7 @@ class NewGeneration:
     def add_errors(self, rows: list[Any]) -> None:
         if rows:
             groups = {(crawl, reason): Errors(*rest) for crawl, reason, *rest in rows}
-            add_errors(self._files[_FIRST], groups)
+            add_errors(SqliteTallyRows(self._files[_FIRST]), groups)
 
     def add_seed_names(self, rows: list[tuple[int, str, str]]) -> None:
         self._add("INSERT INTO seed_names VALUES (?, ?, ?)", ((row[2], row) for row in rows))

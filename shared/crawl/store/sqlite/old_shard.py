@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from manyhands.shared.crawl.store.sqlite.database import Database, StateError, open_for_reading
+from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.sqlite.database import Database, open_for_reading
 from manyhands.shared.crawl.store.sqlite.directory import shard_file
 from manyhands.shared.crawl.store.sqlite.links import SEQUENCE_BITS, SEQUENCE_MASK
 from manyhands.shared.crawl.store.sqlite.new_generation import NewGeneration

@@ -2,17 +2,15 @@
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
-    COUNTERS,
     STATE_COUNTERS,
     ErrorGroup,
     StoredDomain,
     StoredOrigin,
     UrlRow,
 )
+from manyhands.shared.crawl.store.reader_words import counters_of_rows, url_of_row
+from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, MOST_ORIGINS
 from manyhands.shared.crawl.store.sqlite.database import Database, to_json
-from manyhands.shared.crawl.store.sqlite.schema import IS_LISTED, IS_QUEUED
-
-MOST_ORIGINS = 100
 
 _URLS = (
     "SELECT id, url, state, depth, status, reason, attempts, updated_at FROM urls"
@@ -47,10 +45,9 @@ class SqliteReader:
         self._database = database
 
     def counters(self, crawl: int) -> dict[str, int]:
-        stored = dict(
+        return counters_of_rows(
             self._database.rows("SELECT name, value FROM counters WHERE crawl = ?", (crawl,))
         )
-        return {name: stored.get(name, 0) for name in COUNTERS}
 
     def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]:
         # Nothing is found at once, where it would be looked for among millions.
@@ -58,12 +55,8 @@ class SqliteReader:
             return []
         is_listed = state not in (UrlState.QUEUED, UrlState.DONE)
         query = _URLS_LISTED if is_listed else _URLS_ALL
-        return [
-            UrlRow(number, url, UrlState(found), depth, status, reason, attempts, updated_at)
-            for number, url, found, depth, status, reason, attempts, updated_at in (
-                self._database.rows(query, (crawl, int(state), after_id, limit))
-            )
-        ]
+        rows = self._database.rows(query, (crawl, int(state), after_id, limit))
+        return [url_of_row(row) for row in rows]
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
         return [

@@ -8,12 +8,12 @@ memory at a time.
 import contextlib
 import fcntl
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.sqlite.control import SqliteControl
-from manyhands.shared.crawl.store.sqlite.database import StateBusy, StateError
+from manyhands.shared.crawl.store.errors import StateBusy, StateError
+from manyhands.shared.crawl.store.protocol import ControlStore, Progress
 from manyhands.shared.crawl.store.sqlite.directory import (
     generation_directory,
     generations,
@@ -29,13 +29,9 @@ OWNER = "reshard"
 LEASE_S = 10.0
 LOCK = "reshard.lock"
 
-# URLs that were copied, and how many there are.
-Progress = Callable[[int, int], None]
 
-
-def reshard(directory: Path, control: SqliteControl, shards: int, on_progress: Progress) -> None:
-    """Change the number of shards. Every new leader calls this, since it also removes what a
-    killed attempt left. Raises StateBusy while a shard has an owner."""
+def reshard(directory: Path, control: ControlStore, shards: int, on_progress: Progress) -> None:
+    """See `protocol.Store`."""
     with _lock(directory), _leaving(control):
         layout = control.layout(shards)
         _clear(directory, layout.generation)
@@ -49,7 +45,7 @@ def reshard(directory: Path, control: SqliteControl, shards: int, on_progress: P
 
 def _build(
     directory: Path,
-    control: SqliteControl,
+    control: ControlStore,
     generation: int,
     epochs: dict[int, int],
     shards: int,
@@ -72,7 +68,7 @@ def _build(
     on_progress(in_all, in_all)
 
 
-def _claim_all(control: SqliteControl, shards: int) -> dict[int, int]:
+def _claim_all(control: ControlStore, shards: int) -> dict[int, int]:
     epochs = {}
     for shard in range(shards):
         epoch = control.claim_lease(shard, OWNER, LEASE_S)
@@ -109,7 +105,7 @@ def _lock(directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _leaving(control: SqliteControl) -> Iterator[None]:
+def _leaving(control: ControlStore) -> Iterator[None]:
     """Leases by our name that are there before are those of an attempt that was killed."""
     control.leave(OWNER)
     try:

@@ -5,14 +5,7 @@ Lists of statements, not scripts: a migration is one transaction, and a script w
 
 from dataclasses import dataclass
 
-from manyhands.shared.crawl.states import UrlState
-
-# Indexed, and so quick to find: everything but what most URLs are in. A query must say it in the
-# same words, or SQLite does not see that the index may be used.
-IS_LISTED = f"state NOT IN ({UrlState.QUEUED:d}, {UrlState.DONE:d})"
-IS_QUEUED = f"state = {UrlState.QUEUED:d}"
-# The delay of a domain that no owner has said one of: the default of a crawl.
-UNKNOWN_DELAY_S = 1.0
+from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, UNKNOWN_DELAY_S
 
 _CONTROL_FIRST = (
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",

@@ -15,7 +15,7 @@ from tests.support.crawl_state import crawled
 
 def numbers_and_pages(directory: Path) -> "list[tuple[int, int]]":
     async def ask() -> list[tuple[int, int]]:
-        store = await open_store(directory, 4)
+        store = await open_store((str(directory),), 4)
         try:
             return await store.shards(
                 lambda readers, layout: [
@@ -44,7 +44,7 @@ def test_readers_follow_the_layout(tmp_path):
         open_shard(tmp_path, generation, shard, 1, 0.0).close()
 
     async def run() -> None:
-        store = await open_store(tmp_path, 4)
+        store = await open_store((str(tmp_path),), 4)
 
         async def shards(first: int = 0) -> list[int]:
             return await store.shards(
@@ -68,7 +68,7 @@ def test_readers_follow_the_layout(tmp_path):
 
 def test_what_the_store_says_is_told_as_a_problem(tmp_path):
     async def run() -> None:
-        store = await open_store(tmp_path, 4)
+        store = await open_store((str(tmp_path),), 4)
         with pytest.raises(Problem) as caught:
             await store.control(lambda control: control.crawl(99))
         assert caught.value.status == 404
@@ -79,7 +79,7 @@ def test_what_the_store_says_is_told_as_a_problem(tmp_path):
 
 def test_one_who_waits_for_a_shard_does_not_hold_up_the_others(tmp_path):
     async def run() -> None:
-        store = await open_store(tmp_path, 4)
+        store = await open_store((str(tmp_path),), 4)
         going_on = asyncio.Event()
         loop = asyncio.get_running_loop()
         waiting = asyncio.ensure_future(

@@ -20,6 +20,7 @@ def test_these_can_be_in_a_file():
         "API_KEYS_FILE",
         "FAKTORY_URL_FILE",
         "FAKTORY_WEB_URL_FILE",
+        "CRAWL_STATE_FILE",
         "SINKS_FILE",
     }
 

@@ -10,6 +10,7 @@ from manyhands.shared.errors import ConfigError
 from manyhands.shared.settings import (
     DEFAULT_FAKTORY_URL,
     SECTIONS,
+    CrawlSettings,
     FaktorySettings,
     PressureSettings,
     Settings,
@@ -175,3 +176,21 @@ def test_every_setting_says_what_it_is_for():
     assert len(settings) > 40
     assert [setting.key for setting in settings if not setting.field.description] == []
     assert all(field.description for field in StageSettings.model_fields.values())
+
+
+def test_the_state_is_a_directory_or_databases():
+    assert CrawlSettings.model_validate({"state": ""}).state == ()
+    assert CrawlSettings.model_validate({"state": "a,b/crawls"}).state == ("a,b/crawls",)
+    one, two = "postgresql://me:x@a:5432,b:5432/db", "postgres://c/db?schema=other"
+    assert CrawlSettings.model_validate({"state": f"{one}, {two}"}).state == (one, two)
+    assert CrawlSettings.model_validate({"state": [one, two]}).state == (one, two)
+    assert "me:x" not in repr(CrawlSettings.model_validate({"state": one}))
+
+
+@pytest.mark.parametrize(
+    "state", ["mysql://me:secret@a/db", ["one", "two"], ["dir", "postgresql://me:secret@a/db"]]
+)
+def test_a_state_that_is_neither_is_refused_without_its_password(state):
+    with pytest.raises(ValidationError) as refused:
+        CrawlSettings.model_validate({"state": state})
+    assert "secret" not in str([error["msg"] for error in refused.value.errors()])

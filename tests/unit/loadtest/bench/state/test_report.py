@@ -4,6 +4,7 @@ from collections import Counter
 
 from loadtest.bench.state.cells import cells, kind_of, title_of
 from loadtest.bench.state.measure import measure_costs, measure_writers, seen_state
+from loadtest.bench.state.places import Files
 from loadtest.bench.state.report import FIGURES, StateReport, StateRun, state_markdown
 from loadtest.bench.state.urls import KNOWN_SHARE, Links
 
@@ -23,16 +24,17 @@ def test_the_page_shows_the_median_and_the_range_of_every_cell():
         for number in (1, 2, 4)
     ]
     page = state_markdown(report(runs))
-    assert "| 4 processes, one file for all | 2,000 (1,000 to 4,000) |" in page
-    assert "| 1 process, a file each |" in page
-    assert "| 5,000,000 seen URLs | 2,000 (1,000 to 4,000) |" in page
+    assert "| SQLite, 4 processes, one shard for all | 2,000 (1,000 to 4,000) |" in page
+    assert "| PostgreSQL, 1 process, a shard each |" in page
+    assert "| PostgreSQL, 5,000,000 seen URLs | 2,000 (1,000 to 4,000) |" in page
 
 
 def test_a_run_that_failed_is_named_and_not_counted():
     values = dict.fromkeys(names("costs"), 7.0)
-    page = state_markdown(report([StateRun("costs", 1, values=values), StateRun("costs", 2, "no")]))
+    cell = "costs/sqlite"
+    page = state_markdown(report([StateRun(cell, 1, values=values), StateRun(cell, 2, "no")]))
     assert "7.0 (7.0 to 7.0)" in page
-    assert "- costs, round 2, one process: no" in page
+    assert "- costs/sqlite, round 2, SQLite: no" in page
 
 
 def test_every_cell_has_a_title_of_its_own():
@@ -40,10 +42,10 @@ def test_every_cell_has_a_title_of_its_own():
     assert len(set(titles)) == len(titles)
 
 
-def test_the_runs_give_what_the_page_shows():
-    assert set(measure_costs(2560)) == names("costs")
-    assert set(measure_writers(1, True, 0.05)) == names("writers")
-    with seen_state(6400) as state:
+def test_the_runs_give_what_the_page_shows(tmp_path):
+    assert set(measure_costs(Files(tmp_path / "costs"), 2560)) == names("costs")
+    assert set(measure_writers(Files(tmp_path / "writers"), 1, True, 0.05)) == names("writers")
+    with seen_state(Files(tmp_path / "seen"), 6400) as state:
         values = state.measure(1, 1)
     assert set(values) == names("seen")
     assert 0.3 < values["duplicates_share"] < 0.6

@@ -45,3 +45,18 @@ def test_without_a_name_of_the_boot_nothing_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(clock, "_boot", lambda: "")
     clock.keep_time_of(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_clock_of_a_server_is_followed(monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 500.0)
+    clock.follow(10_000.0, asked_at=499.0, answered_at=500.0)
+    assert clock.now() == 10_000.5
+
+
+def test_a_slow_answer_that_may_be_right_changes_nothing(monkeypatch):
+    monkeypatch.setattr(time, "monotonic", lambda: 500.0)
+    clock.follow(10_000.0, asked_at=500.0, answered_at=500.0)
+    clock.follow(9_998.0, asked_at=497.0, answered_at=500.0)
+    assert clock.now() == 10_000.0
+    clock.follow(9_998.0, asked_at=499.0, answered_at=500.0)
+    assert clock.now() == 9_998.5

@@ -42,7 +42,7 @@ from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leases import LeaseGuard
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 from manyhands.worker.crawl.wakeup import Wakeup
 from manyhands.worker.net.byte_budget import ByteBudget
 from manyhands.worker.net.fetcher import Answer, FetchError
@@ -132,7 +132,7 @@ class Bench:
         self.shard = OwnedShard(0, 1)
         self.lease_guard = LeaseGuard(LEASE_S)
         self.lease_guard.granted(0, 1, self.lease_guard.now())
-        self.store = StoreThread(lambda: 0.0)
+        self.store = StoreThreads(lambda: 0.0)
         self.slots = Slots(10, ByteBudget(1_000_000))
         self.tasks = AwaitedTasks()
         wakeup = Wakeup()

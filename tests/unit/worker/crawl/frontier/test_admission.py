@@ -20,7 +20,7 @@ from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
 from manyhands.worker.crawl.frontier.admission import LINKS_OF_BATCH, Admission
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.metrics import CrawlFigures
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 SHARDS = 4
 CRAWL = 1
@@ -53,7 +53,7 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThread(lambda: 0.05)
+        self.store = StoreThreads(lambda: 0.05)
         self.crawls = LiveCrawls()
         self.owned: dict[int, object] = {0: None, 1: None}
         self.told: list[tuple[int, list[str]]] = []

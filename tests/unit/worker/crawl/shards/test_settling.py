@@ -17,7 +17,7 @@ from manyhands.shared.urls import parse_url
 from manyhands.worker.crawl.fetching import verdicts as endings
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 CRAWL = 1
 PATIENCE_S = 10.0
@@ -28,7 +28,7 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThread(lambda: 0.05)
+        self.store = StoreThreads(lambda: 0.05)
         self.shard = OwnedShard(0, 1)
         self.failed: list[tuple[OwnedShard, Exception]] = []
         self.settling = Settling(self.store, self._store_failed)

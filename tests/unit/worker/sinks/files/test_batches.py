@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.shared.crawl.store.sqlite.database import Database, StateError
+from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.sqlite.database import Database
 from manyhands.worker.records import PlainRecord
 from manyhands.worker.sinks.files import batches
 from manyhands.worker.sinks.files.batches import SealedAt, SpoolFull

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from manyhands.shared.crawl.store.sqlite.database import StateBusy
+from manyhands.shared.crawl.store.errors import StateBusy
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.records import PlainRecord
 from manyhands.worker.sinks.files import file_sink

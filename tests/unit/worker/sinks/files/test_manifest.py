@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from manyhands.shared.crawl.store.sqlite.database import StateBusy, StateError
+from manyhands.shared.crawl.store.errors import StateBusy, StateError
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.sinks.files import manifest as manifest_module
 from manyhands.worker.sinks.files.manifest import Manifest, Segment, SegmentState, digest

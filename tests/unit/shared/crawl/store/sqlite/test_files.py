@@ -8,25 +8,19 @@ from pathlib import Path
 import pytest
 
 from manyhands.shared.crawl.store.clock import Moment
-from manyhands.shared.crawl.store.damage import damaged_shards, is_damaged
+from manyhands.shared.crawl.store.errors import StateBusy, StateDamaged, StateError
 from manyhands.shared.crawl.store.model import Layout, LeaseLost, Member
-from manyhands.shared.crawl.store.readers import ShardReaders
 from manyhands.shared.crawl.store.sqlite import database as database_module
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
-from manyhands.shared.crawl.store.sqlite.database import (
-    PAGE_BYTES,
-    StateBusy,
-    StateDamaged,
-    StateError,
-    open_file,
-    open_for_reading,
-)
+from manyhands.shared.crawl.store.sqlite.damage import damaged_shards, is_damaged
+from manyhands.shared.crawl.store.sqlite.database import PAGE_BYTES, open_file, open_for_reading
 from manyhands.shared.crawl.store.sqlite.directory import (
     open_control,
     open_reader,
     open_shard,
     shard_file,
 )
+from manyhands.shared.crawl.store.sqlite.readers import FileReaders
 from manyhands.shared.crawl.store.sqlite.schema import CONTROL, SHARD, Schema
 
 NOW = 1_700_000_000.0
@@ -225,7 +219,7 @@ def test_a_damaged_shard_has_a_note_until_another_file_is_in_its_place(tmp_path)
 def test_readers_see_the_file_that_is_in_the_place_now(tmp_path):
     path = open_and_close(tmp_path)
     good = path.read_bytes()
-    readers = ShardReaders(tmp_path)
+    readers = FileReaders(tmp_path)
     first = readers.get(1, 3)
     assert first is not None
     assert readers.get(1, 3) is first
@@ -240,7 +234,7 @@ def test_readers_see_the_file_that_is_in_the_place_now(tmp_path):
 
 def test_readers_of_a_generation_are_closed_when_the_next_one_is_read(tmp_path):
     open_and_close(tmp_path)
-    readers = ShardReaders(tmp_path)
+    readers = FileReaders(tmp_path)
     first = readers.get(1, 3)
     assert first is not None
     assert readers.get(2, 3) is None
@@ -251,7 +245,7 @@ def test_readers_of_a_generation_are_closed_when_the_next_one_is_read(tmp_path):
 
 def test_each_reader_is_of_a_shard_that_has_had_an_owner(tmp_path):
     open_and_close(tmp_path)
-    readers = ShardReaders(tmp_path)
+    readers = FileReaders(tmp_path)
     layout = Layout(generation=1, shards=5, wanted=5, most_ever=5)
     assert [shard for shard, _ in readers.each(layout)] == [3]
     assert [shard for shard, _ in readers.each(layout, first=4)] == []
@@ -260,7 +254,7 @@ def test_each_reader_is_of_a_shard_that_has_had_an_owner(tmp_path):
 
 def test_readers_are_opened_anew_after_an_error(tmp_path):
     open_and_close(tmp_path)
-    readers = ShardReaders(tmp_path)
+    readers = FileReaders(tmp_path)
     first = readers.get(1, 3)
     with pytest.raises(StateError), readers.reopened_after_errors():
         raise StateError("the disk is gone")

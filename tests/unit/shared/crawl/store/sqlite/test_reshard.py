@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.errors import StateBusy
 from manyhands.shared.crawl.store.model import Admitted, LeaseLost
 from manyhands.shared.crawl.store.sqlite import old_shard
-from manyhands.shared.crawl.store.sqlite.database import StateBusy
 from manyhands.shared.crawl.store.sqlite.directory import (
     generations,
     open_control,

@@ -2,15 +2,16 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 import pytest
 
+from manyhands.shared.crawl.store.errors import StateDamaged
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.crawl.store.sqlite.database import StateDamaged
-from manyhands.worker.crawl.shards.store_thread import StoreThread
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 
 class RecordingStore:
@@ -28,6 +29,10 @@ class RecordingStore:
         yield
         self.log.append("commit")
 
+    def run(self, work: Any) -> Any:
+        with self.transaction():
+            return work()
+
     def close(self) -> None:
         self.log.append("close")
 
@@ -43,8 +48,8 @@ def stored(log: list[str]) -> RecordingStore:
 
 
 @pytest.fixture
-async def thread(stored: RecordingStore) -> AsyncIterator[StoreThread]:
-    thread = StoreThread(lambda: 0.05)
+async def thread(stored: RecordingStore) -> AsyncIterator[StoreThreads]:
+    thread = StoreThreads(lambda: 0.05)
     await thread.open(7, lambda: cast("ShardStore", stored))
     yield thread
     await thread.stop()
@@ -59,7 +64,7 @@ def note(text: str) -> Any:
 
 
 async def test_changes_that_come_together_share_a_transaction(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     results = await asyncio.gather(thread.change(7, note("a")), thread.change(7, note("b")))
 
@@ -68,7 +73,7 @@ async def test_changes_that_come_together_share_a_transaction(
 
 
 async def test_what_nobody_waits_for_goes_first_with_the_next_change(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     patient = thread.change_some_time(7, note("patient"))
     await thread.change(7, note("urgent"))
@@ -78,7 +83,7 @@ async def test_what_nobody_waits_for_goes_first_with_the_next_change(
 
 
 async def test_changes_of_a_shard_keep_the_order_in_which_they_were_asked_for(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     """One that takes a domain, and the one that then gives it up."""
     first = thread.change_some_time(7, note("patient"))
@@ -91,7 +96,7 @@ async def test_changes_of_a_shard_keep_the_order_in_which_they_were_asked_for(
 
 
 async def test_what_nobody_waits_for_keeps_its_place_when_a_change_of_another_shard_goes(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     await thread.open(8, lambda: cast("ShardStore", RecordingStore([])))
     urgent = thread.change(7, note("urgent"))
@@ -103,14 +108,14 @@ async def test_what_nobody_waits_for_keeps_its_place_when_a_change_of_another_sh
 
 
 async def test_what_nobody_waits_for_goes_by_itself_in_the_end(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     assert await thread.change_some_time(7, note("patient")) == "patient"
     assert log == ["begin", "patient", "commit"]
 
 
 async def test_nothing_is_left_behind_when_a_shard_is_closed(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     patient = thread.change_some_time(7, note("patient"))
     await thread.close(7)
@@ -119,13 +124,13 @@ async def test_nothing_is_left_behind_when_a_shard_is_closed(
     assert log == ["begin", "patient", "commit", "close"]
 
 
-async def test_a_shard_that_is_not_open_here_is_lost(thread: StoreThread) -> None:
+async def test_a_shard_that_is_not_open_here_is_lost(thread: StoreThreads) -> None:
     with pytest.raises(LeaseLost, match="shard 8"):
         await thread.change(8, note("a"))
 
 
 async def test_a_lost_lease_fails_all_changes_of_that_shard_and_no_other(
-    thread: StoreThread, stored: RecordingStore
+    thread: StoreThreads, stored: RecordingStore
 ) -> None:
     other_log: list[str] = []
     await thread.open(8, lambda: cast("ShardStore", RecordingStore(other_log)))
@@ -141,7 +146,7 @@ async def test_a_lost_lease_fails_all_changes_of_that_shard_and_no_other(
 
 
 async def test_a_change_that_fails_takes_those_of_its_transaction_with_it(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     def fails(_store: Any) -> None:
         raise OSError("no space left")
@@ -158,7 +163,7 @@ def note_all(store: Any, items: list[str]) -> None:
     store.log.append("+".join(items))
 
 
-async def test_items_of_the_same_call_go_in_one_call(thread: StoreThread, log: list[str]) -> None:
+async def test_items_of_the_same_call_go_in_one_call(thread: StoreThreads, log: list[str]) -> None:
     told = thread.change_together(7, note_all, "a")
     thread.change_some_time(7, note("between"))
     assert thread.change_together(7, note_all, "b") is told
@@ -169,7 +174,7 @@ async def test_items_of_the_same_call_go_in_one_call(thread: StoreThread, log: l
 
 
 async def test_what_comes_after_a_call_has_gone_is_another_call(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     await thread.change_together(7, note_all, "a")
     await thread.change_together(7, note_all, "b")
@@ -178,7 +183,7 @@ async def test_what_comes_after_a_call_has_gone_is_another_call(
 
 
 async def test_patience_can_be_lost_before_its_time(log: list[str], stored: RecordingStore) -> None:
-    thread = StoreThread(lambda: 3600.0)
+    thread = StoreThreads(lambda: 3600.0)
     await thread.open(7, lambda: cast("ShardStore", stored))
     patient = thread.change_some_time(7, note("patient"))
     thread.lose_patience()
@@ -189,7 +194,7 @@ async def test_patience_can_be_lost_before_its_time(log: list[str], stored: Reco
 
 
 async def test_a_file_that_cannot_be_used_is_told_of_and_ends_as_a_lost_lease(
-    thread: StoreThread, log: list[str]
+    thread: StoreThreads, log: list[str]
 ) -> None:
     """Those who work on a shard know what to do when it is lost, and other shards go on."""
     told: list[tuple[int, str]] = []
@@ -203,3 +208,18 @@ async def test_a_file_that_cannot_be_used_is_told_of_and_ends_as_a_lost_lease(
     assert told == [(7, "shard-07.db is damaged")]
     assert await thread.change(7, note("later")) == "later"
     assert "later" in log
+
+
+async def test_shards_are_written_side_by_side(log: list[str]) -> None:
+    writers = 3
+    threads = StoreThreads(lambda: 0.0, writers)
+    for shard in range(writers):
+        await threads.open(shard, lambda: cast("ShardStore", RecordingStore([])))
+    # Passed only if all of them are in a transaction at once.
+    together = threading.Barrier(writers, timeout=10)
+    first = [threads.change(shard, lambda _: together.wait()) for shard in range(writers)]
+    second = [threads.change(0, lambda _: log.append("next")) for _ in range(2)]
+    await asyncio.gather(*first, *second)
+
+    assert log == ["next", "next"]
+    await threads.stop()

@@ -1,20 +1,15 @@
 """The files of all shards, open to read from beside their owners."""
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
-from manyhands.shared.crawl.store.model import Layout
-from manyhands.shared.crawl.store.protocol import ShardReader
-from manyhands.shared.crawl.store.sqlite.database import StateError
+from manyhands.shared.crawl.store.protocol import ShardReader, ShardReaders
 from manyhands.shared.crawl.store.sqlite.directory import open_reader, shard_file
 
 # Of the file and of its log.
 Identity = tuple[int, int]
 
 
-class ShardReaders:
+class FileReaders(ShardReaders):
     """State: the open readers of one generation, and which files they read. A file that replaced
     another, as after damage, is opened anew. Used in one thread."""
 
@@ -38,23 +33,6 @@ class ShardReaders:
             # Now, because to open it makes its log.
             self._open[shard] = (_identity(file), reader)
         return reader
-
-    def each(self, layout: Layout, first: int = 0) -> Iterator[tuple[int, ShardReader]]:
-        """The shards from `first` on that have had an owner, with their numbers. Raises
-        StateError."""
-        for shard in range(first, layout.shards):
-            reader = self.get(layout.generation, shard)
-            if reader is not None:
-                yield shard, reader
-
-    @contextlib.contextmanager
-    def reopened_after_errors(self) -> Iterator[Self]:
-        """After a StateError all are closed: next time another file may be in the place of one."""
-        try:
-            yield self
-        except StateError:
-            self.close()
-            raise
 
     def close(self) -> None:
         for shard in list(self._open):

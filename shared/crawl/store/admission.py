@@ -6,67 +6,32 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import urlsplit
 
-from manyhands.shared.crawl.store.model import KEY_BYTES, Admitted, NewUrl
-from manyhands.shared.crawl.store.sqlite.database import Database, to_json
-from manyhands.shared.crawl.store.sqlite.tally import Tally
+from manyhands.shared.crawl.store.model import Admitted, NewUrl
+from manyhands.shared.crawl.store.rows import AdmissionRows
+from manyhands.shared.crawl.store.tally import Tally
 
 # Of one statement: what is looked up and inserted as one list.
 MOST_AT_ONCE = 1000
 ORIGINS_REMEMBERED = 4096
 
-# Keys cannot stand in JSON: they come as one long value, and the list says which of them.
-_KNOWN = (
-    "SELECT json_group_array(value) FROM json_each(?1) WHERE EXISTS (SELECT 1 FROM seen"
-    f" WHERE crawl = ?2 AND key = substr(?3, value * {KEY_BYTES} + 1, {KEY_BYTES}))"
-)
-_SEED_NAMES = (
-    "SELECT json_group_array(name) FROM seed_names"
-    " WHERE crawl = ? AND name IN (SELECT value FROM json_each(?))"
-)
-_ADD_SEED_NAMES = (
-    "INSERT OR IGNORE INTO seed_names (crawl, name, domain)"
-    " SELECT ?, value->>0, value->>1 FROM json_each(?)"
-)
-_OF_HOSTS = (
-    "SELECT json_group_array((SELECT admitted FROM hosts WHERE crawl = ?1 AND origin ="
-    " (SELECT id FROM origins WHERE origin = value))) FROM json_each(?2)"
-)
-_ADD_DOMAINS = "INSERT OR IGNORE INTO domains (name) SELECT value->>1 FROM json_each(?)"
-_ADD_ORIGINS = (
-    "INSERT OR IGNORE INTO origins (origin, domain) SELECT value->>0,"
-    " (SELECT id FROM domains WHERE name = value->>1) FROM json_each(?)"
-)
-_ORIGIN_IDS = (
-    "SELECT json_group_array((SELECT id FROM origins WHERE origin = value->>0)) FROM json_each(?)"
-)
-_ADD_URLS = (
-    "INSERT INTO urls (id, crawl, origin, updated_at, depth, redirects, key, url)"
-    " SELECT ?1 + key, ?2, value->>0, ?3, value->>1, value->>2,"
-    f" substr(?4, key * {KEY_BYTES} + 1, {KEY_BYTES}), value->>3 FROM json_each(?5)"
-)
-_ADD_SEEN = (
-    "INSERT INTO seen (crawl, key, url)"
-    f" SELECT ?1, substr(?2, value * {KEY_BYTES} + 1, {KEY_BYTES}), ?3 + value FROM json_each(?4)"
-)
-
 
 @dataclass(slots=True)
 class Places:
-    """What a writer of a file need not ask it again. State: the ids of the origins last used, which
+    """What a shard's writer need not ask again. State: the ids of the origins last used, which
     are wrong after a transaction that failed, and in a transaction the id of the next URL."""
 
     origins: dict[str, int] = field(default_factory=dict)
     next_url: int | None = None
 
-    def take_ids(self, database: Database, number: int) -> int:
+    def take_ids(self, rows: AdmissionRows, number: int) -> int:
         """So many ids of URLs; the first is returned."""
         first = self.next_url
         if first is None:
-            first = int(database.value("SELECT coalesce(max(id), 0) + 1 FROM urls"))
+            first = rows.next_url_id()
         self.next_url = first + number
         return first
 
-    def add_origins(self, database: Database, urls: Iterable[NewUrl]) -> None:
+    def add_origins(self, rows: AdmissionRows, urls: Iterable[NewUrl]) -> None:
         """So that the ids of all their origins are known."""
         unknown = {url.origin: url.domain for url in urls if url.origin not in self.origins}
         if not unknown:
@@ -74,17 +39,15 @@ class Places:
         if len(self.origins) >= ORIGINS_REMEMBERED:
             self.origins.clear()
             unknown = {url.origin: url.domain for url in urls}
-        listed = to_json(list(unknown.items()))
-        database.run(_ADD_DOMAINS, (listed,))
-        database.run(_ADD_ORIGINS, (listed,))
-        self.origins.update(zip(unknown, database.listed(_ORIGIN_IDS, (listed,)), strict=True))
+        ids = rows.origin_ids(list(unknown.items()))
+        self.origins.update(zip(unknown, ids, strict=True))
 
 
 @dataclass(slots=True)
 class Admission:
     """One call's rules. State: none."""
 
-    database: Database
+    rows: AdmissionRows
     tally: Tally
     places: Places
     crawl: int
@@ -128,24 +91,22 @@ class Admission:
 
     def _known(self, urls: Sequence[NewUrl]) -> set[bytes]:
         keys = [url.key for url in urls]
-        places = self.database.listed(_KNOWN, (_numbers(len(keys)), self.crawl, b"".join(keys)))
-        return {keys[place] for place in places}
+        return {keys[place] for place in self.rows.known(self.crawl, keys)}
 
     def _seed_names(self, names: set[str]) -> set[str]:
         if not names:
             return set()
-        return set(self.database.listed(_SEED_NAMES, (self.crawl, to_json(list(names)))))
+        return set(self.rows.seed_names_among(self.crawl, list(names)))
 
     def _room(self, origins: set[str]) -> dict[str, int] | None:
         """How many more URLs each of these origins may have; None: any number."""
         if self.host_limit is None or not origins:
             return None
-        self.tally.write(self.database)
+        self.tally.write(self.rows)
         listed = list(origins)
-        counts = self.database.listed(_OF_HOSTS, (self.crawl, to_json(listed)))
+        counts = self.rows.admitted_of_hosts(self.crawl, listed)
         return {
-            origin: self.host_limit - (count or 0)
-            for origin, count in zip(listed, counts, strict=True)
+            origin: self.host_limit - count for origin, count in zip(listed, counts, strict=True)
         }
 
     def _add_seed_names(self, urls: Iterable[NewUrl]) -> None:
@@ -154,21 +115,16 @@ class Admission:
             for origin, domain in {(url.origin, url.domain) for url in urls}
             for name in (_host(origin), domain)
         }
-        self.database.run(_ADD_SEED_NAMES, (self.crawl, to_json(sorted(names))))
+        self.rows.add_seed_names(self.crawl, sorted(names))
 
     def _insert(self, urls: list[NewUrl]) -> None:
-        self.places.add_origins(self.database, urls)
+        self.places.add_origins(self.rows, urls)
         origin_ids = self.places.origins
         for origin, number in Counter([url.origin for url in urls]).items():
             self.tally.admitted(self.crawl, origin_ids[origin], number)
-        # In the order of arrival; `seen` in the order of its keys, so that each of its pages is
-        # touched once.
-        first = self.places.take_ids(self.database, len(urls))
-        keys = b"".join([url.key for url in urls])
-        rows = [(origin_ids[url.origin], url.depth, url.redirects, url.url) for url in urls]
-        self.database.run(_ADD_URLS, (first, self.crawl, self.now, keys, to_json(rows)))
-        in_order = sorted(range(len(urls)), key=lambda place: urls[place].key)
-        self.database.run(_ADD_SEEN, (self.crawl, keys, first, to_json(in_order)))
+        first = self.places.take_ids(self.rows, len(urls))
+        of_urls = [origin_ids[url.origin] for url in urls]
+        self.rows.add_urls(first, self.crawl, self.now, urls, of_urls)
 
     def _count(self, admitted: Admitted) -> None:
         for name, number in (
@@ -178,11 +134,6 @@ class Admission:
         ):
             if number:
                 self.tally.count(self.crawl, name, number)
-
-
-@lru_cache(maxsize=MOST_AT_ONCE)
-def _numbers(count: int) -> str:
-    return to_json(list(range(count)))
 
 
 @lru_cache(maxsize=ORIGINS_REMEMBERED)

@@ -1,0 +1,50 @@
+"""From CRAWL_STATE to the store: the one place that knows which kinds there are."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import cast
+
+from manyhands.shared.crawl.store.protocol import Store
+from manyhands.shared.crawl.store.sqlite.one_host import refuse_other_machines
+from manyhands.shared.crawl.store.sqlite.store import SqliteStore
+from manyhands.shared.errors import ConfigError
+
+# By name: what it needs is not installed everywhere.
+_POSTGRES = "manyhands.shared.crawl.store.postgres.store"
+
+
+def store_at(places: Sequence[str]) -> Store:
+    """`places`: of CRAWL_STATE, and not empty. Nothing is opened yet. Raises ConfigError."""
+    if "://" in places[0]:
+        return _postgres(places)
+    [directory] = places
+    return SqliteStore(Path(directory))
+
+
+def check_store(places: Sequence[str], wait_s: float) -> None:
+    """For those who own no shards; `wait_s` as in `refuse_other_machines`. Raises StateError when
+    it cannot be used, ConfigError when it is another machine's."""
+    directory = store_at(places).directory
+    if directory is not None:
+        refuse_other_machines(directory, wait_s)
+    tag_of(places)
+
+
+def tag_of(places: Sequence[str]) -> str:
+    """For those who need nothing else of the store, which is made if there is none. Raises
+    StateError."""
+    with closing(store_at(places)) as store, closing(store.open_control()) as control:
+        return control.tag()
+
+
+def _postgres(urls: Sequence[str]) -> Store:
+    try:
+        module = importlib.import_module(_POSTGRES)
+    except ImportError as error:
+        raise ConfigError(
+            f"CRAWL_STATE: postgresql needs {error.name}, which is not installed:"
+            " pip install '.[postgres]'"
+        ) from error
+    return cast("Callable[[Sequence[str]], Store]", module.PostgresStore)(urls)

@@ -1,0 +1,1 @@
+"""The state store in PostgreSQL: one that many hosts share."""

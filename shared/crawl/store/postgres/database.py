@@ -1,0 +1,241 @@
+"""Connections to one PostgreSQL database, and transactions over them: its errors as ours, and lost
+connections found again.
+
+Nothing depends on a session, so that a pooler in transaction mode may stand between: no prepared
+statements, no locks or settings that outlive a transaction. Statements are pipelined: what nobody
+waits for goes along with the next question, or with the COMMIT.
+"""
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.pq import TransactionStatus
+
+from manyhands.shared.crawl.store.errors import StateAway, StateBusy, StateError, Undone
+from manyhands.shared.crawl.store.postgres.place import Place
+
+# A process has no more of them, to each database.
+MOST_CONNECTIONS = 4
+# How long a way back is looked for, and how long the first and the longest wait between attempts
+# are, s.
+RECONNECT_S = 5.0
+FIRST_WAIT_S = 0.05
+LONGEST_WAIT_S = 1.0
+# A transaction of ours takes milliseconds. One whose client says nothing for so long was cut off or
+# stopped, and must not be in the way of the next owner.
+IDLE_IN_TRANSACTION_S = 5
+LOCK_WAIT_S = 5
+_OPENING = (
+    f"SELECT set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_S}s', true),"
+    f" set_config('lock_timeout', '{LOCK_WAIT_S}s', true)"
+)
+# The server is there, and cannot be used yet, or not any more: it starts, ends, or has become a
+# standby.
+_AWAY = (
+    errors.AdminShutdown,
+    errors.CrashShutdown,
+    errors.CannotConnectNow,
+    errors.IdleInTransactionSessionTimeout,
+    errors.ReadOnlySqlTransaction,
+    errors.TooManyConnections,
+)
+
+# As the server says it to somebody who connects, and a pooler whose server is away.
+_FOR_NOW = (
+    "starting up",
+    "shutting down",
+    "recovery",
+    "too many",
+    "remaining connection slots",
+    "terminating connection",
+    "server login",
+    "query_wait_timeout",
+    "server_",
+)
+
+Result = TypeVar("Result")
+Row = tuple[Any, ...]
+# In order, or by name.
+Parameters = Sequence[Any] | Mapping[str, Any]
+Connection = psycopg.Connection[Row]
+
+
+class CommitInDoubt(StateAway):
+    """The connection was lost after COMMIT was sent: it may have happened or not."""
+
+
+class Session:
+    """An open transaction. State: the connection, and whether anything was written."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.has_written = False
+
+    def send(self, sql: str, parameters: Parameters = ()) -> None:
+        """A change that nobody waits for."""
+        self.has_written = True
+        self._execute(sql, parameters)
+
+    def rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        return self._execute(sql, parameters).fetchall()
+
+    def changed(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """A change, and what it returns."""
+        self.has_written = True
+        return self.rows(sql, parameters)
+
+    def count(self, sql: str, parameters: Parameters = ()) -> int:
+        """A change; how many rows it changed."""
+        return len(self.changed(f"{sql} RETURNING 1", parameters))
+
+    def value(self, sql: str, parameters: Parameters = ()) -> Any:
+        """The first column of the first row, or None."""
+        rows = self.rows(sql, parameters)
+        return rows[0][0] if rows else None
+
+    def _execute(self, sql: str, parameters: Parameters) -> psycopg.Cursor[Row]:
+        return self._connection.execute(sql, parameters or None)
+
+
+class _Open:
+    """A transaction from its BEGIN to its end. State: the connection and its pipeline, and whether
+    COMMIT was sent."""
+
+    def __init__(self, connection: Connection, opening: Sequence[tuple[str, Parameters]]) -> None:
+        self.connection = connection
+        self.session = Session(connection)
+        self.is_committing = False
+        self._pipeline = connection.pipeline()
+        self._pipeline.__enter__()
+        connection.execute("BEGIN")
+        sent = [connection.execute(_OPENING)]
+        sent += [connection.execute(sql, given) for sql, given in opening]
+        self.answers = [cursor.fetchone() or () for cursor in sent][1:]
+
+    def commit(self) -> None:
+        self.is_committing = True
+        self.connection.execute("COMMIT")
+        # Waits for all that was sent.
+        self._pipeline.__exit__(None, None, None)
+
+    def roll_back(self) -> None:
+        with contextlib.suppress(psycopg.Error):
+            self._pipeline.__exit__(None, None, None)
+        with contextlib.suppress(psycopg.Error):
+            self.connection.execute("ROLLBACK")
+
+
+class Database:
+    """State: the connections that nobody uses at the moment, and room for more."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def transaction(self, *opening: tuple[str, Parameters]) -> Iterator[tuple[Session, list[Row]]]:
+        """All or nothing, after the statements of `opening`, whose first rows are given with it.
+        Raises Undone when it was lost before its COMMIT, and CommitInDoubt after that."""
+        with self._room:
+            begun = self._patiently(lambda connection: _Open(connection, opening))
+            try:
+                yield begun.session, begun.answers
+                begun.commit()
+            except BaseException as error:
+                begun.roll_back()
+                self._give_back(begun.connection)
+                if not isinstance(error, psycopg.Error):
+                    raise
+                if _is_away(error, begun.connection):
+                    lost = CommitInDoubt if begun.is_committing else Undone
+                    raise lost(self._said(error)) from error
+                self._raise_ours(error)
+            self._give_back(begun.connection)
+
+    def ask(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """A question outside of any transaction."""
+
+        def asked(connection: Connection) -> tuple[Connection, list[Row]]:
+            cursor = connection.execute(sql, parameters or None)
+            return connection, cursor.fetchall()
+
+        with self._room:
+            connection, rows = self._patiently(asked)
+            self._give_back(connection)
+        return rows
+
+    def value(self, sql: str, parameters: Parameters = ()) -> Any:
+        """The first column of the first row, or None."""
+        rows = self.ask(sql, parameters)
+        return rows[0][0] if rows else None
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _patiently(self, work: Callable[[Connection], Result]) -> Result:
+        """With a connection that works; `work` is repeated where it turns out to be lost. Raises
+        StateAway when there is none for a while."""
+        until, wait_s = time.monotonic() + RECONNECT_S, FIRST_WAIT_S
+        while True:
+            connection: Connection | None = None
+            try:
+                connection = self._connection()
+                return work(connection)
+            except psycopg.Error as error:
+                is_away = connection is None or _is_away(error, connection)
+                if connection is not None:
+                    connection.close()
+                if not is_away or _is_refusal(error):
+                    self._raise_ours(error)
+                # They went the same way.
+                self.close()
+                if time.monotonic() + wait_s > until:
+                    raise StateAway(self._said(error)) from error
+            time.sleep(wait_s * random.uniform(0.5, 1.0))
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    def _connection(self) -> Connection:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        return psycopg.connect(self.place.conninfo, autocommit=True, prepare_threshold=None)
+
+    def _give_back(self, connection: Connection) -> None:
+        if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
+            connection.close()
+            return
+        with self._lock:
+            self._idle.append(connection)
+
+    def _said(self, error: psycopg.Error) -> str:
+        return f"{self.place.shown} cannot be used: {' '.join(str(error).split())}"
+
+    def _raise_ours(self, error: psycopg.Error) -> NoReturn:
+        if isinstance(error, errors.LockNotAvailable):
+            raise StateBusy(self._said(error)) from error
+        if isinstance(error, psycopg.OperationalError | errors.UndefinedTable):
+            raise StateError(self._said(error)) from error
+        if isinstance(error, errors.InsufficientPrivilege | errors.InvalidSchemaName):
+            raise StateError(self._said(error)) from error
+        raise error
+
+
+def _is_away(error: psycopg.Error, connection: Connection) -> bool:
+    return connection.closed or isinstance(error, _AWAY)
+
+
+def _is_refusal(error: psycopg.Error) -> bool:
+    """It does not let us in, and will not the next time."""
+    said = str(error)
+    return "FATAL" in said and not any(reason in said for reason in _FOR_NOW)

@@ -1,0 +1,97 @@
+"""Reading a shard, beside its owner or as its owner."""
+
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.model import (
+    STATE_COUNTERS,
+    ErrorGroup,
+    StoredDomain,
+    StoredOrigin,
+    UrlRow,
+)
+from manyhands.shared.crawl.store.postgres.database import Row
+from manyhands.shared.crawl.store.postgres.tables import ShardTables
+from manyhands.shared.crawl.store.reader_words import counters_of_rows, url_of_row
+from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, MOST_ORIGINS
+
+_URLS = (
+    "SELECT id, url, state, depth, status, reason, attempts, updated_at FROM @urls"
+    " WHERE crawl = %s AND state = %s AND id > %s AND {which} ORDER BY id LIMIT %s"
+)
+_URLS_LISTED = _URLS.format(which=IS_LISTED)
+# Queued and done ones go through the table in the order of its rows, as with SQLite.
+_URLS_ALL = _URLS.format(which="true")
+_ORIGINS = (
+    "SELECT wanted.domain, found.id, found.origin, found.queued, found.ready_at, found.notes"
+    " FROM unnest(%s::bigint[]) AS wanted (domain) CROSS JOIN LATERAL"
+    " (SELECT id, origin, queued, ready_at, notes FROM @origins"
+    " WHERE domain = wanted.domain AND queued > 0"
+    f" ORDER BY ready_at, id LIMIT {MOST_ORIGINS}) AS found ORDER BY found.ready_at, found.id"
+)
+_PUT_OFF = (
+    "SELECT id, origin, queued, ready_at, notes FROM @origins AS origins"
+    " WHERE ready_at > 0 AND ready_at > %s AND queued > 0"
+)
+_OF_CRAWL = (
+    f" AND EXISTS (SELECT 1 FROM @urls WHERE crawl = %s AND origin = origins.id AND {IS_QUEUED})"
+)
+DOMAINS = "SELECT id, name, next_at, delay_s FROM @domains WHERE queued > 0"
+
+
+class PostgresReader(ShardTables):
+    """A `protocol.ShardReader`."""
+
+    def counters(self, crawl: int) -> dict[str, int]:
+        return counters_of_rows(
+            self._rows("SELECT name, value FROM @counters WHERE crawl = %s", (crawl,))
+        )
+
+    def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]:
+        # Nothing is found at once, where it would be looked for among millions.
+        if self.counters(crawl)[STATE_COUNTERS[state]] == 0:
+            return []
+        is_listed = state not in (UrlState.QUEUED, UrlState.DONE)
+        query = _URLS_LISTED if is_listed else _URLS_ALL
+        rows = self._rows(query, (crawl, int(state), after_id, limit))
+        return [url_of_row(row) for row in rows]
+
+    def errors(self, crawl: int) -> list[ErrorGroup]:
+        rows = self._rows(
+            "SELECT reason, count, sample_url, first_at, last_at FROM @errors WHERE crawl = %s"
+            " ORDER BY count DESC, reason",
+            (crawl,),
+        )
+        return [ErrorGroup(*row) for row in rows]
+
+    def seed_names(self, crawl: int, limit: int) -> list[str]:
+        return self._listed(
+            "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s", (crawl, limit)
+        )
+
+    def received_from(self, source: int) -> int:
+        return int(self._value("SELECT up_to FROM @received WHERE source = %s", (source,)) or 0)
+
+    def waiting_domains(self, limit: int) -> list[StoredDomain]:
+        return self._with_origins(
+            self._rows(f"{DOMAINS} ORDER BY queued DESC, id LIMIT %s", (limit,))
+        )
+
+    def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
+        rows = self._rows(f"{_PUT_OFF} ORDER BY ready_at LIMIT %s", (after, limit))
+        return [StoredOrigin(*row) for row in rows]
+
+    def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
+        query = f"{_PUT_OFF}{_OF_CRAWL} ORDER BY ready_at LIMIT %s"
+        return [StoredOrigin(*row) for row in self._rows(query, (now, crawl, limit))]
+
+    def close(self) -> None:
+        """Connections are the database's."""
+
+    def _with_origins(self, rows: list[Row]) -> list[StoredDomain]:
+        domains = {
+            number: StoredDomain(number, name, next_at, delay_s=delay_s)
+            for number, name, next_at, delay_s in rows
+        }
+        if domains:
+            for domain, *origin in self._rows(_ORIGINS, (list(domains),)):
+                domains[domain].origins.append(StoredOrigin(*origin))
+        return list(domains.values())

@@ -1,0 +1,289 @@
+"""The statements of a shard's owner, see `rows.ShardRows`; each of its transactions is fenced, and
+has a number."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.errors import Undone
+from manyhands.shared.crawl.store.model import NewUrl, StoredDomain
+from manyhands.shared.crawl.store.postgres.database import CommitInDoubt
+from manyhands.shared.crawl.store.postgres.fence import Fence
+from manyhands.shared.crawl.store.postgres.links import PostgresLinks
+from manyhands.shared.crawl.store.postgres.reader import DOMAINS, PostgresReader
+from manyhands.shared.crawl.store.postgres.tally_rows import PostgresTallyRows, columns, floats
+from manyhands.shared.crawl.store.rows import SettledRow, WaitingRow
+from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED
+
+_KNOWN = (
+    "SELECT wanted.place FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (key, place)"
+    " WHERE EXISTS (SELECT 1 FROM @seen AS seen WHERE seen.crawl = %s AND seen.key = wanted.key)"
+)
+_ADD_SEED_NAMES = (
+    "INSERT INTO @seed_names (crawl, name, domain)"
+    " SELECT %s, name, domain FROM unnest(%s::text[], %s::text[]) AS given (name, domain)"
+    " ON CONFLICT DO NOTHING"
+)
+_OF_HOSTS = (
+    "SELECT coalesce(hosts.admitted, 0)"
+    " FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (origin, place)"
+    " LEFT JOIN @origins AS origins ON origins.origin = wanted.origin"
+    " LEFT JOIN @hosts AS hosts ON hosts.crawl = %s AND hosts.origin = origins.id"
+    " ORDER BY wanted.place"
+)
+_ADD_DOMAINS = (
+    "INSERT INTO @domains (name) SELECT DISTINCT unnest(%s::text[]) ON CONFLICT DO NOTHING"
+)
+_ADD_ORIGINS = (
+    "INSERT INTO @origins (origin, domain) SELECT given.origin, domains.id"
+    " FROM unnest(%s::text[], %s::text[]) AS given (origin, domain)"
+    " JOIN @domains AS domains ON domains.name = given.domain ON CONFLICT DO NOTHING"
+)
+_ORIGIN_IDS = (
+    "SELECT origins.id FROM unnest(%s::text[]) WITH ORDINALITY AS given (origin, place)"
+    " JOIN @origins AS origins ON origins.origin = given.origin ORDER BY given.place"
+)
+_ADD_URLS = (
+    "INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url)"
+    " SELECT %s + place - 1, %s, %s, origin, depth, redirects, key, url"
+    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[])"
+    " WITH ORDINALITY AS given (origin, depth, redirects, key, url, place)"
+)
+_ADD_SEEN = (
+    "INSERT INTO @seen (crawl, key, url) SELECT %s, key, url"
+    " FROM unnest(%s::uuid[], %s::bigint[]) AS given (key, url)"
+)
+_CLAIMABLE = (
+    "SELECT id, uuid_send(key), url, depth, redirects, attempts FROM @urls"
+    f" WHERE crawl = %s AND origin = %s AND not_before <= %s AND {IS_QUEUED}"
+    " ORDER BY not_before, id LIMIT %s"
+)
+_CLAIM = (
+    f"UPDATE @urls SET state = {UrlState.CLAIMED:d}, epoch = %s, updated_at = %s"
+    " WHERE id = ANY(%s::bigint[])"
+)
+_OWED = (
+    "SELECT id, crawl, origin, state, url FROM @urls WHERE id = ANY(%s::bigint[]) AND epoch = %s"
+)
+_SETTLE = (
+    "UPDATE @urls AS urls SET state = settled.state, epoch = 0, status = settled.status,"
+    " reason = settled.reason, attempts = greatest(urls.attempts, settled.attempts),"
+    " not_before = settled.not_before, updated_at = %s"
+    " FROM unnest(%s::bigint[], %s::smallint[], %s::integer[], %s::text[], %s::integer[],"
+    " %s::float8[]) AS settled (id, state, status, reason, attempts, not_before)"
+    " WHERE urls.id = settled.id"
+)
+_DUE_AT = (
+    f"SELECT not_before FROM @urls WHERE crawl = %s AND origin = %s AND {IS_QUEUED}"
+    " ORDER BY not_before, id LIMIT 1"
+)
+_OF_KEYS = (
+    "SELECT wanted.place - 1, urls.id, urls.state, urls.origin, urls.epoch"
+    " FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (key, place)"
+    " JOIN @seen AS seen ON seen.crawl = %s AND seen.key = wanted.key"
+    " JOIN @urls AS urls ON urls.id = seen.url ORDER BY wanted.place"
+)
+_DONE = f"UPDATE @urls SET state = {UrlState.DONE:d}, updated_at = %s WHERE id = ANY(%s::bigint[])"
+_PARSING_SINCE = (
+    f"SELECT id, origin, attempts, url FROM @urls WHERE crawl = %s"
+    f" AND state = {UrlState.PARSING:d} AND {IS_LISTED} AND updated_at < %s LIMIT %s"
+)
+_QUEUED = f"SELECT id, origin, url FROM @urls WHERE crawl = %s AND {IS_QUEUED}"
+_QUEUED_OF_DOMAIN = (
+    "SELECT urls.id, urls.origin, urls.url FROM @origins AS origins"
+    f" JOIN @urls AS urls ON urls.crawl = %s AND urls.origin = origins.id AND urls.{IS_QUEUED}"
+    " WHERE origins.domain = (SELECT id FROM @domains WHERE name = %s) AND origins.queued > 0"
+    " LIMIT %s"
+)
+_END = "UPDATE @urls SET state = %s, reason = %s, updated_at = %s WHERE id = ANY(%s::bigint[])"
+_QUEUE_CLAIMED = (
+    f"WITH again AS (UPDATE @urls SET state = {UrlState.QUEUED:d}, epoch = 0"
+    f" WHERE crawl = %s AND state = {UrlState.CLAIMED:d} AND {IS_LISTED} RETURNING origin)"
+    " SELECT origin, count(*) FROM again GROUP BY origin"
+)
+
+
+class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
+    """A `rows.ShardRows`. State: in a transaction, the id of the next URL."""
+
+    def __init__(self, fence: Fence) -> None:
+        super().__init__(fence.database, fence.names)
+        self._fence = fence
+        self._next_url = 1
+
+    @contextlib.contextmanager
+    def transaction(self, epoch: int) -> Iterator[None]:
+        number = 0
+        try:
+            with self._fence.passed(epoch) as (session, kept):
+                self._session, self._next_url = session, kept.next_url
+                try:
+                    yield
+                    if session.has_written:
+                        number = kept.batch + 1
+                        self._fence.keep(session, number, self._next_url)
+                finally:
+                    self._session = None
+        except CommitInDoubt as error:
+            if number and not self._fence.has_happened(epoch, number):
+                raise Undone(str(error)) from error
+
+    @contextlib.contextmanager
+    def takeover(self, epoch: int) -> Iterator[None]:
+        with self._fence.taken_over(epoch) as session:
+            self._session = session
+            try:
+                yield
+            finally:
+                self._session = None
+
+    # Admission
+
+    def known(self, crawl: int, keys: Sequence[bytes]) -> list[int]:
+        places = self._listed(_KNOWN, (_uuids(keys), crawl))
+        return [place - 1 for place in places]
+
+    def seed_names_among(self, crawl: int, names: Sequence[str]) -> list[str]:
+        return self._listed(
+            "SELECT name FROM @seed_names WHERE crawl = %s AND name = ANY(%s::text[])",
+            (crawl, list(names)),
+        )
+
+    def add_seed_names(self, crawl: int, names: Sequence[tuple[str, str]]) -> None:
+        if names:
+            self._send(_ADD_SEED_NAMES, (crawl, *columns(names)))
+
+    def admitted_of_hosts(self, crawl: int, origins: Sequence[str]) -> list[int]:
+        return self._listed(_OF_HOSTS, (list(origins), crawl))
+
+    def origin_ids(self, origins: Sequence[tuple[str, str]]) -> list[int]:
+        names, domains = columns(origins)
+        self._send(_ADD_DOMAINS, (domains,))
+        self._send(_ADD_ORIGINS, (names, domains))
+        return self._listed(_ORIGIN_IDS, (names,))
+
+    def next_url_id(self) -> int:
+        return self._next_url
+
+    def add_urls(
+        self, first: int, crawl: int, now: float, urls: Sequence[NewUrl], origins: Sequence[int]
+    ) -> None:
+        self._next_url = first + len(urls)
+        keys = _uuids([url.key for url in urls])
+        self._send(
+            _ADD_URLS,
+            (
+                *(first, crawl, now, list(origins)),
+                [url.depth for url in urls],
+                [url.redirects for url in urls],
+                keys,
+                [url.url for url in urls],
+            ),
+        )
+        # In the order of the keys, so that each page of the index is touched once.
+        in_order = sorted(range(len(urls)), key=keys.__getitem__)
+        self._send(
+            _ADD_SEEN,
+            (crawl, [keys[place] for place in in_order], [first + place for place in in_order]),
+        )
+
+    # Domains
+
+    def due_domains(self, due_by: float, limit: int) -> list[StoredDomain]:
+        return self._with_origins(
+            self._rows(
+                f"{DOMAINS} AND taken = 0 AND next_at <= %s ORDER BY next_at, id LIMIT %s",
+                (due_by, limit),
+            )
+        )
+
+    def domain_named(self, name: str) -> list[StoredDomain]:
+        return self._with_origins(self._rows(f"{DOMAINS} AND name = %s", (name,)))
+
+    def taken(self) -> list[StoredDomain]:
+        return self._with_origins(self._rows(f"{DOMAINS} AND taken <> 0"))
+
+    def take(self, domains: Sequence[int], epoch: int) -> None:
+        self._send(
+            "UPDATE @domains SET taken = %s WHERE id = ANY(%s::bigint[])", (epoch, list(domains))
+        )
+
+    def give_all_up(self, now: float) -> None:
+        self._send(
+            "UPDATE @domains SET next_at = greatest(next_at, %s + delay_s), taken = 0"
+            " WHERE taken <> 0",
+            (now,),
+        )
+
+    # URLs
+
+    def claimable(
+        self, crawl: int, origin: int, now: float, limit: int
+    ) -> list[tuple[int, bytes, str, int, int, int]]:
+        rows = self._rows(_CLAIMABLE, (crawl, origin, now, limit))
+        return [
+            (number, key, url, depth, redirects, attempts)
+            for number, key, url, depth, redirects, attempts in rows
+        ]
+
+    def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None:
+        self._send(_CLAIM, (epoch, now, list(ids)))
+
+    def due_at(self, crawl: int, origin: int) -> float | None:
+        at: float | None = self._value(_DUE_AT, (crawl, origin))
+        return at
+
+    def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
+        rows = self._rows(_OWED, (list(ids), epoch))
+        return [(number, crawl, origin, state, url) for number, crawl, origin, state, url in rows]
+
+    def write_settled(self, rows: Sequence[SettledRow], now: float) -> None:
+        ids, states, statuses, reasons, attempts, not_before = columns(rows)
+        self._send(
+            _SETTLE,
+            (
+                *(now, ids, [int(state) for state in states], statuses),  # type: ignore[call-overload]
+                *(reasons, attempts, floats(not_before)),
+            ),
+        )
+
+    def of_keys(self, crawl: int, keys: Sequence[bytes]) -> list[tuple[int, int, int, int, int]]:
+        rows = self._rows(_OF_KEYS, (_uuids(keys), crawl))
+        return [
+            (place, number, state, origin, epoch) for place, number, state, origin, epoch in rows
+        ]
+
+    def mark_done(self, ids: Sequence[int], now: float) -> None:
+        self._send(_DONE, (now, list(ids)))
+
+    def parsing_since(
+        self, crawl: int, before: float, limit: int
+    ) -> list[tuple[int, int, int, str]]:
+        rows = self._rows(_PARSING_SINCE, (crawl, before, limit))
+        return [(number, origin, attempts, url) for number, origin, attempts, url in rows]
+
+    def queued_of_crawl(self, crawl: int, limit: int) -> list[WaitingRow]:
+        return _waiting(self._rows(f"{_QUEUED} LIMIT %s", (crawl, limit)))
+
+    def queued_of_origin(self, crawl: int, origin: int, limit: int) -> list[WaitingRow]:
+        return _waiting(self._rows(f"{_QUEUED} AND origin = %s LIMIT %s", (crawl, origin, limit)))
+
+    def queued_of_domain(self, crawl: int, domain: str, limit: int) -> list[WaitingRow]:
+        return _waiting(self._rows(_QUEUED_OF_DOMAIN, (crawl, domain, limit)))
+
+    def end(self, ids: Sequence[int], state: UrlState, reason: str, now: float) -> None:
+        self._send(_END, (int(state), reason, now, list(ids)))
+
+    def crawls_with(self, counter: str) -> list[int]:
+        return self._listed("SELECT crawl FROM @counters WHERE name = %s AND value > 0", (counter,))
+
+    def queue_claimed(self, crawl: int) -> list[tuple[int, int]]:
+        return [(origin, number) for origin, number in self._changed(_QUEUE_CLAIMED, (crawl,))]
+
+
+def _uuids(keys: Sequence[bytes]) -> list[str]:
+    return [key.hex() for key in keys]
+
+
+def _waiting(rows: Sequence[tuple[object, ...]]) -> list[WaitingRow]:
+    return [(number, origin, url) for number, origin, url in rows]  # type: ignore[misc]

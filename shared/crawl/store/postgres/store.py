@@ -1,0 +1,109 @@
+"""A state in PostgreSQL, as `protocol.Store` wants it. Several databases share the shards; the
+first has the control tables as well."""
+
+import contextlib
+from collections.abc import Sequence
+
+from manyhands.shared.crawl.store.errors import StateError, Undone
+from manyhands.shared.crawl.store.postgres.control import PostgresControl
+from manyhands.shared.crawl.store.postgres.database import CommitInDoubt, Database
+from manyhands.shared.crawl.store.postgres.fence import Fence
+from manyhands.shared.crawl.store.postgres.migration import migrate
+from manyhands.shared.crawl.store.postgres.place import parse_place
+from manyhands.shared.crawl.store.postgres.reader import PostgresReader
+from manyhands.shared.crawl.store.postgres.rows import PostgresRows
+from manyhands.shared.crawl.store.postgres.schema import Names, shard_names
+from manyhands.shared.crawl.store.protocol import ControlStore, Progress, ShardReaders
+from manyhands.shared.crawl.store.shard import MOST_REPEATS, Shard
+
+
+class PostgresStore:
+    """State: the databases."""
+
+    # One connection of a process is left for the control store, so that leases are renewed whatever
+    # the shards do.
+    writers = 3
+    directory = None
+    what_to_do = ""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._databases = [Database(parse_place(url)) for url in urls]
+
+    def open_control(self) -> PostgresControl:
+        first, *others = self._databases
+        parts = len(self._databases)
+        tag = migrate(first, 0, parts)
+        for part, database in enumerate(others, 1):
+            migrate(database, part, parts, tag)
+        control = PostgresControl(first, tag)
+        control.set_clock()
+        return control
+
+    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> Shard:
+        store = Shard(PostgresRows(Fence(self._database(shard), generation, shard)), epoch)
+        for _ in range(MOST_REPEATS):
+            # To do it twice does no harm.
+            with contextlib.suppress(Undone, CommitInDoubt):
+                store.take_over(now)
+                return store
+        store.take_over(now)
+        return store
+
+    def open_reader(self, generation: int, shard: int) -> PostgresReader | None:
+        database = self._database(shard)
+        schema = database.place.schema
+        found = database.ask(
+            Names(schema).sql("SELECT 1 FROM @shards WHERE generation = %s AND shard = %s"),
+            (generation, shard),
+        )
+        return PostgresReader(database, shard_names(schema, generation, shard)) if found else None
+
+    def readers(self) -> "PostgresReaders":
+        return PostgresReaders(self)
+
+    def reshard(self, control: ControlStore, shards: int, on_progress: Progress) -> None:
+        layout = control.layout(shards)
+        if layout.shards != shards:
+            raise StateError(
+                f"the state has {layout.shards} shards, CRAWL_SHARDS is {shards}: in PostgreSQL"
+                " their number cannot be changed yet"
+            )
+        on_progress(0, 0)
+
+    def name_of(self, generation: int, shard: int) -> str:
+        return f"shard {shard} of generation {generation} in {self._database(shard).place.shown}"
+
+    def damaged(self, generation: int, shards: int) -> set[int]:
+        """A server that finds its files damaged says so by itself, and is repaired as a whole."""
+        del generation, shards
+        return set()
+
+    def note_damage(self, generation: int, shard: int, reason: str) -> None:
+        raise AssertionError(f"no shard is damaged: {self.name_of(generation, shard)}: {reason}")
+
+    def damaged_shards(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        for database in self._databases:
+            database.close()
+
+    def _database(self, shard: int) -> Database:
+        return self._databases[shard % len(self._databases)]
+
+
+class PostgresReaders(ShardReaders):
+    """State: those that were asked for before."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+        self._known: dict[tuple[int, int], PostgresReader] = {}
+
+    def get(self, generation: int, shard: int) -> PostgresReader | None:
+        known = self._known.get((generation, shard))
+        if known is None and (found := self._store.open_reader(generation, shard)) is not None:
+            known = self._known[generation, shard] = found
+        return known
+
+    def close(self) -> None:
+        self._known.clear()

@@ -1,0 +1,86 @@
+"""What a transaction has added up, written to the tables, see `rows.TallyRows`."""
+
+from collections.abc import Sequence
+
+from manyhands.shared.crawl.store.postgres.tables import ShardTables
+
+_ADD_COUNTERS = (
+    "INSERT INTO @counters AS old (crawl, name, value)"
+    " SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bigint[])"
+    " ON CONFLICT (crawl, name) DO UPDATE SET value = old.value + excluded.value"
+)
+_ADD_TO_ORIGINS = (
+    "UPDATE @origins AS origins SET queued = queued + changed.number"
+    " FROM unnest(%s::bigint[], %s::bigint[]) AS changed (id, number)"
+    " WHERE origins.id = changed.id"
+)
+_ADD_TO_DOMAINS = (
+    "UPDATE @domains AS domains SET queued = queued + changed.number FROM"
+    " (SELECT origins.domain, sum(given.number)::bigint AS number"
+    " FROM unnest(%s::bigint[], %s::bigint[]) AS given (id, number)"
+    " JOIN @origins AS origins ON origins.id = given.id GROUP BY origins.domain"
+    " HAVING sum(given.number) <> 0) AS changed WHERE domains.id = changed.domain"
+)
+_ADD_TO_HOSTS = (
+    "INSERT INTO @hosts AS old (crawl, origin, admitted)"
+    " SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[])"
+    " ON CONFLICT (crawl, origin) DO UPDATE SET admitted = old.admitted + excluded.admitted"
+)
+_ADD_ERRORS = (
+    "INSERT INTO @errors AS old (crawl, reason, count, sample_url, first_at, last_at)"
+    " SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[],"
+    " %s::float8[], %s::float8[])"
+    " ON CONFLICT (crawl, reason) DO UPDATE SET count = old.count + excluded.count,"
+    " first_at = least(old.first_at, excluded.first_at),"
+    " last_at = greatest(old.last_at, excluded.last_at)"
+)
+_KEEP_DOMAINS = (
+    "UPDATE @domains AS domains SET next_at = kept.next_at, delay_s = kept.delay_s,"
+    " taken = CASE WHEN kept.is_taken THEN taken ELSE 0 END"
+    " FROM unnest(%s::bigint[], %s::float8[], %s::float8[], %s::boolean[])"
+    " AS kept (id, next_at, delay_s, is_taken) WHERE domains.id = kept.id"
+)
+_KEEP_ORIGINS = (
+    "UPDATE @origins AS origins SET ready_at = kept.ready_at, notes = kept.notes"
+    " FROM unnest(%s::bigint[], %s::float8[], %s::bytea[]) AS kept (id, ready_at, notes)"
+    " WHERE origins.id = kept.id"
+)
+
+
+class PostgresTallyRows(ShardTables):
+    """All of it is sent, and not waited for."""
+
+    def add_to_counters(self, rows: Sequence[tuple[int, str, int]]) -> None:
+        self._send(_ADD_COUNTERS, columns(rows))
+
+    def add_to_queued(self, rows: Sequence[tuple[int, int]]) -> None:
+        listed = columns(rows)
+        self._send(_ADD_TO_ORIGINS, listed)
+        self._send(_ADD_TO_DOMAINS, listed)
+
+    def add_to_hosts(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        self._send(_ADD_TO_HOSTS, columns(rows))
+
+    def reasons(self, crawl: int) -> list[str]:
+        return self._listed("SELECT reason FROM @errors WHERE crawl = %s", (crawl,))
+
+    def add_to_errors(self, rows: Sequence[tuple[int, str, int, str, float, float]]) -> None:
+        self._send(_ADD_ERRORS, columns(rows))
+
+    def keep_domains(self, rows: Sequence[tuple[int, float, float, bool]]) -> None:
+        numbers, next_at, delays_s, are_taken = columns(rows)
+        self._send(_KEEP_DOMAINS, (numbers, floats(next_at), floats(delays_s), are_taken))
+
+    def keep_origins(self, rows: Sequence[tuple[int, float, bytes]]) -> None:
+        numbers, ready_at, notes = columns(rows)
+        self._send(_KEEP_ORIGINS, (numbers, floats(ready_at), notes))
+
+
+def columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
+    """As unnest wants them."""
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def floats(values: list[object]) -> list[object]:
+    """Of one type, where some may be whole numbers."""
+    return [float(value) for value in values]  # type: ignore[arg-type]

@@ -1,0 +1,158 @@
+"""What a kind of store must know how to ask and write of one shard, so that `shard.Shard` can do
+the work of its owner: statements, and no decisions. Rows come and go as tuples, many at a time.
+
+What returns nothing may be put off by the store until something is asked, or the transaction ends.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.model import (
+    NewUrl,
+    Outgoing,
+    StoredDomain,
+    StoredRobots,
+)
+from manyhands.shared.crawl.store.protocol import ShardReader
+
+# Id, origin and text of a URL.
+WaitingRow = tuple[int, int, str]
+# Id, state, HTTP status, reason, attempts (the row keeps the larger), not_before.
+SettledRow = tuple[int, UrlState, int, str, int, float]
+
+
+class TallyRows(Protocol):
+    """What is added up in a transaction, and written once."""
+
+    def add_to_counters(self, rows: Sequence[tuple[int, str, int]]) -> None:
+        """Crawl, name, by how much."""
+
+    def add_to_queued(self, rows: Sequence[tuple[int, int]]) -> None:
+        """Origin, by how many; its domain has them, too."""
+
+    def add_to_hosts(self, rows: Sequence[tuple[int, int, int]]) -> None:
+        """Crawl, origin, by how many."""
+
+    def reasons(self, crawl: int) -> list[str]:
+        """Those that errors are grouped by so far."""
+
+    def add_to_errors(self, rows: Sequence[tuple[int, str, int, str, float, float]]) -> None:
+        """Crawl, reason, count, sample, first and last time."""
+
+    def keep_domains(self, rows: Sequence[tuple[int, float, float, bool]]) -> None:
+        """Id, next_at, delay_s, whether it stays taken."""
+
+    def keep_origins(self, rows: Sequence[tuple[int, float, bytes]]) -> None:
+        """Id, ready_at, notes."""
+
+
+class AdmissionRows(TallyRows, Protocol):
+    """URLs that come."""
+
+    def known(self, crawl: int, keys: Sequence[bytes]) -> list[int]:
+        """The places of those that the crawl has seen."""
+
+    def seed_names_among(self, crawl: int, names: Sequence[str]) -> list[str]: ...
+
+    def add_seed_names(self, crawl: int, names: Sequence[tuple[str, str]]) -> None:
+        """Name and domain; those that are there stay."""
+
+    def admitted_of_hosts(self, crawl: int, origins: Sequence[str]) -> list[int]:
+        """In the order of the origins, also of those that are not known."""
+
+    def origin_ids(self, origins: Sequence[tuple[str, str]]) -> list[int]:
+        """Of these, with their domains, in their order; made where they are new."""
+
+    def next_url_id(self) -> int: ...
+
+    def add_urls(
+        self, first: int, crawl: int, now: float, urls: Sequence[NewUrl], origins: Sequence[int]
+    ) -> None:
+        """To `urls`, with ids from `first` on in the order of arrival, and to `seen`."""
+
+
+class ShardRows(AdmissionRows, ShardReader, Protocol):
+    """All of a shard, as its owner needs it."""
+
+    def transaction(self, epoch: int) -> AbstractContextManager[None]:
+        """All or nothing. Raises LeaseLost at its start when the shard has another epoch;
+        Undone when the store lost it and knows that nothing of it has happened."""
+
+    def takeover(self, epoch: int) -> AbstractContextManager[None]:
+        """A transaction that makes the shard this epoch's own, after all of earlier owners have
+        ended. Raises LeaseLost when a later one was here."""
+
+    # Domains and origins
+
+    def due_domains(self, due_by: float, limit: int) -> list[StoredDomain]:
+        """With URLs waiting, and taken by nobody."""
+
+    def domain_named(self, name: str) -> list[StoredDomain]:
+        """None or one, with URLs waiting."""
+
+    def taken(self) -> list[StoredDomain]:
+        """With URLs waiting."""
+
+    def take(self, domains: Sequence[int], epoch: int) -> None: ...
+
+    def give_all_up(self, now: float) -> None:
+        """No domain is taken, and those that were wait for their delay from now on."""
+
+    # URLs
+
+    def claimable(
+        self, crawl: int, origin: int, now: float, limit: int
+    ) -> list[tuple[int, bytes, str, int, int, int]]:
+        """Id, key, URL, depth, redirects, attempts."""
+
+    def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None: ...
+
+    def due_at(self, crawl: int, origin: int) -> float | None: ...
+
+    def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
+        """Of these, those that this epoch has claimed: id, crawl, origin, state, URL."""
+
+    def write_settled(self, rows: Sequence[SettledRow], now: float) -> None: ...
+
+    def of_keys(self, crawl: int, keys: Sequence[bytes]) -> list[tuple[int, int, int, int, int]]:
+        """Place among the keys, id, state, origin, epoch."""
+
+    def mark_done(self, ids: Sequence[int], now: float) -> None: ...
+
+    def parsing_since(
+        self, crawl: int, before: float, limit: int
+    ) -> list[tuple[int, int, int, str]]:
+        """Id, origin, attempts, URL."""
+
+    def queued_of_crawl(self, crawl: int, limit: int) -> list[WaitingRow]: ...
+
+    def queued_of_origin(self, crawl: int, origin: int, limit: int) -> list[WaitingRow]: ...
+
+    def queued_of_domain(self, crawl: int, domain: str, limit: int) -> list[WaitingRow]: ...
+
+    def end(self, ids: Sequence[int], state: UrlState, reason: str, now: float) -> None: ...
+
+    def crawls_with(self, counter: str) -> list[int]:
+        """Those whose counter is above zero."""
+
+    def queue_claimed(self, crawl: int) -> list[tuple[int, int]]:
+        """All that is claimed is queued; how many of which origin."""
+
+    # Robots and links: see protocol.ShardStore
+
+    def robots(self, origin: str) -> StoredRobots | None: ...
+
+    def keep_robots(self, origin: str, robots: StoredRobots) -> None: ...
+
+    def forget_robots(self, expired_before: float, most_bytes: int) -> None: ...
+
+    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing: ...
+
+    def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]: ...
+
+    def forget_outgoing(self, target: int, up_to: int) -> dict[int, int]:
+        """How many batches of which crawls."""
+
+    def receive(self, source: int, sequence: int) -> bool: ...

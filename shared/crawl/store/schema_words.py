@@ -1,0 +1,12 @@
+"""What the tables of all kinds of stores have in common. Pure."""
+
+from manyhands.shared.crawl.states import UrlState
+
+# Indexed, and so quick to find: everything but what most URLs are in. A query must say it in the
+# same words, or the database does not see that the index may be used.
+IS_LISTED = f"state NOT IN ({UrlState.QUEUED:d}, {UrlState.DONE:d})"
+IS_QUEUED = f"state = {UrlState.QUEUED:d}"
+# The delay of a domain that no owner has said one of: the default of a crawl.
+UNKNOWN_DELAY_S = 1.0
+# Of a domain that is given: those that can be fetched first.
+MOST_ORIGINS = 100

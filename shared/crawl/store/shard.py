@@ -1,0 +1,339 @@
+"""What an owner does with a shard, whatever keeps its rows."""
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.admission import Admission, Places
+from manyhands.shared.crawl.store.errors import Undone
+from manyhands.shared.crawl.store.model import (
+    KEY_BYTES,
+    STATE_COUNTERS,
+    Admitted,
+    ClaimedUrl,
+    ErrorGroup,
+    NewUrl,
+    Outgoing,
+    Settled,
+    StoredDomain,
+    StoredOrigin,
+    StoredRobots,
+    UrlRow,
+)
+from manyhands.shared.crawl.store.rows import SettledRow, ShardRows, WaitingRow
+from manyhands.shared.crawl.store.tally import Errors, Tally
+
+LOST = "lost in parsing"
+PURGED = "purged"
+# How often a transaction is repeated that the store has lost: each time it waited for the way back.
+MOST_REPEATS = 5
+
+Result = TypeVar("Result")
+
+
+class Shard:
+    """A `protocol.ShardStore`. State: the epoch, what the open transaction has added up and put off
+    so far, and what need not be asked again."""
+
+    def __init__(self, rows: ShardRows, epoch: int) -> None:
+        self._rows = rows
+        self._epoch = epoch
+        self._tally = Tally()
+        self._places = Places()
+        self._parsing: dict[int, Settled] = {}
+        self._parsing_since = 0.0
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[None]:
+        with self._adding_up(self._rows.transaction(self._epoch)):
+            yield
+
+    def run(self, work: Callable[[], Result]) -> Result:
+        for _ in range(MOST_REPEATS):
+            with contextlib.suppress(Undone):
+                return self._run_once(work)
+        return self._run_once(work)
+
+    def take_over(self, now: float) -> None:
+        """Make the shard this epoch's own; raises LeaseLost when a later one was here. Nobody
+        knows any more what the last owner had in hand, so it is queued again."""
+        with self._adding_up(self._rows.takeover(self._epoch)):
+            for crawl in self._crawls_with(UrlState.CLAIMED):
+                for origin, number in self._rows.queue_claimed(crawl):
+                    self._tally.move(crawl, origin, UrlState.CLAIMED, UrlState.QUEUED, number)
+            self._rows.give_all_up(now)
+
+    def close(self) -> None:
+        self._rows.close()
+
+    # Reading: as `protocol.ShardReader`, with what the open transaction has done so far
+
+    def counters(self, crawl: int) -> dict[str, int]:
+        self._write_tally()
+        return self._rows.counters(crawl)
+
+    def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]:
+        return self._rows.urls(crawl, state, after_id, limit)
+
+    def errors(self, crawl: int) -> list[ErrorGroup]:
+        return self._rows.errors(crawl)
+
+    def seed_names(self, crawl: int, limit: int) -> list[str]:
+        return self._rows.seed_names(crawl, limit)
+
+    def received_from(self, source: int) -> int:
+        return self._rows.received_from(source)
+
+    def waiting_domains(self, limit: int) -> list[StoredDomain]:
+        self._write_tally()
+        return self._rows.waiting_domains(limit)
+
+    def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
+        self._write_tally()
+        return self._rows.put_off(after, limit)
+
+    def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
+        self._write_tally()
+        return self._rows.put_off_of(crawl, now, limit)
+
+    # Frontier
+
+    def admit(
+        self,
+        crawl: int,
+        urls: Sequence[NewUrl],
+        now: float,
+        *,
+        host_limit: int | None = None,
+        are_seeds: bool = False,
+    ) -> Admitted:
+        admission = Admission(self._rows, self._tally, self._places, crawl, now, host_limit)
+        return admission.admit(urls, are_seeds=are_seeds)
+
+    def take_domains(self, due_by: float, limit: int) -> list[StoredDomain]:
+        self._write_tally()
+        return self._take(self._rows.due_domains(due_by, limit))
+
+    def take_domain(self, name: str) -> StoredDomain | None:
+        self._write_tally()
+        found = self._take(self._rows.domain_named(name))
+        return found[0] if found else None
+
+    def taken_domains(self) -> list[StoredDomain]:
+        self._write_tally()
+        return self._rows.taken()
+
+    def keep_domain(self, domain_id: int, next_at: float, delay_s: float) -> None:
+        self._tally.domains[domain_id] = (next_at, delay_s, True)
+
+    def put_domain(self, domain_id: int, next_at: float, delay_s: float) -> None:
+        self._tally.domains[domain_id] = (next_at, delay_s, False)
+
+    def keep_origin(self, origin_id: int, ready_at: float, notes: bytes) -> None:
+        self._tally.origins[origin_id] = (ready_at, notes)
+
+    def claim(self, origin_id: int, crawl: int, now: float, limit: int) -> list[ClaimedUrl]:
+        rows = self._rows.claimable(crawl, origin_id, now, limit)
+        if rows:
+            self._rows.mark_claimed([row[0] for row in rows], self._epoch, now)
+            self._tally.move(crawl, origin_id, UrlState.QUEUED, UrlState.CLAIMED, len(rows))
+        return [
+            ClaimedUrl(number, crawl, key, url, depth, redirects, attempts)
+            for number, key, url, depth, redirects, attempts in rows
+        ]
+
+    def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
+        due = [self._rows.due_at(crawl, origin_id) for crawl in crawls]
+        return min((at for at in due if at is not None), default=None)
+
+    def settle(self, settled: Sequence[Settled], now: float) -> None:
+        for one in settled:
+            if one.state is UrlState.PARSING:
+                # Kept until the end of the transaction: mostly its parse has answered by then.
+                self._parsing.setdefault(one.id, one)
+                self._parsing_since = now
+        self._settle([one for one in settled if one.state is not UrlState.PARSING], now)
+
+    def _settle(self, settled: Sequence[Settled], now: float) -> None:
+        if not settled:
+            return
+        by_id = {one.id: one for one in reversed(settled)}
+        changed: list[SettledRow] = []
+        for number, crawl, origin, state, url in self._rows.owed(list(by_id), self._epoch):
+            one = by_id[number]
+            if state == UrlState.CLAIMED:
+                self._tally.move(crawl, origin, UrlState.CLAIMED, one.state)
+                self._count_settled(crawl, one, url, now)
+            elif one.state is UrlState.PARSING:
+                # Its parse has answered already, and the page was counted then.
+                one = one._replace(state=UrlState(state))
+                self._tally.count(crawl, "bytes", one.size)
+            else:
+                continue
+            changed.append(
+                (number, one.state, one.status, one.reason, one.attempts, one.not_before)
+            )
+        if changed:
+            self._rows.write_settled(changed, now)
+
+    def parsed(self, crawl: int, keys: Sequence[bytes], now: float) -> list[int]:
+        if not keys:
+            return []
+        if any(len(key) != KEY_BYTES for key in keys):
+            raise ValueError(f"a key has {KEY_BYTES} bytes")
+        done: dict[int, int] = {}
+        settled: list[SettledRow] = []
+        for place, number, state, origin, epoch in self._rows.of_keys(crawl, keys):
+            if state not in (UrlState.PARSING, UrlState.CLAIMED) or number in done:
+                continue
+            done[number] = place
+            self._tally.move(crawl, origin, UrlState(state), UrlState.DONE)
+            if state == UrlState.CLAIMED:
+                self._tally.count(crawl, "pages", 1)
+                one = self._parsing.pop(number, None) if epoch == self._epoch else None
+                if one is not None:
+                    self._tally.count(crawl, "bytes", one.size)
+                    settled.append((number, UrlState.DONE, one.status, "", one.attempts, 0))
+        if settled:
+            self._rows.write_settled(settled, now)
+        others = list(done.keys() - {row[0] for row in settled})
+        if others:
+            self._rows.mark_done(others, now)
+        return list(done.values())
+
+    def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
+        changed = 0
+        for crawl in self._crawls_with(UrlState.PARSING):
+            rows = self._rows.parsing_since(crawl, parsing_since, limit - changed)
+            changed += len(rows)
+            self._readmit(crawl, rows, now, most_attempts)
+        return changed
+
+    def cancel(self, crawl: int, limit: int) -> int:
+        rows = self._rows.queued_of_crawl(crawl, limit)
+        return self._end(crawl, rows, UrlState.CANCELLED, "")
+
+    def purge(self, crawl: int, domain: str, limit: int) -> int:
+        self._write_tally()
+        rows = self._rows.queued_of_domain(crawl, domain, limit)
+        return self._end(crawl, rows, UrlState.SKIPPED, PURGED)
+
+    def give_up(self, crawl: int, origin_id: int, reason: str, limit: int) -> int:
+        rows = self._rows.queued_of_origin(crawl, origin_id, limit)
+        return self._end(crawl, rows, UrlState.FAILED, reason)
+
+    def count_error(self, crawl: int, reason: str, url: str, now: float) -> None:
+        self._tally.error(crawl, reason, Errors(1, url, now, now))
+
+    def count(self, crawl: int, deltas: Mapping[str, int]) -> None:
+        for name, number in deltas.items():
+            if name in STATE_COUNTERS:
+                raise ValueError(f"{name} is counted by the store itself")
+            self._tally.count(crawl, name, number)
+
+    # Robots
+
+    def robots(self, origin: str) -> StoredRobots | None:
+        return self._rows.robots(origin)
+
+    def keep_robots(self, origin: str, robots: StoredRobots) -> None:
+        self._rows.keep_robots(origin, robots)
+
+    def forget_robots(self, expired_before: float, most_bytes: int) -> None:
+        self._rows.forget_robots(expired_before, most_bytes)
+
+    # Links for other shards
+
+    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
+        self._tally.count(crawl, "outgoing", 1)
+        return self._rows.send(target, crawl, payload)
+
+    def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
+        return self._rows.outgoing(after, limit)
+
+    def delivered(self, target: int, up_to: int) -> None:
+        for crawl, number in self._rows.forget_outgoing(target, up_to).items():
+            self._tally.count(crawl, "outgoing", -number)
+
+    def receive(self, source: int, sequence: int) -> bool:
+        return self._rows.receive(source, sequence)
+
+    # Parts of the above
+
+    def _run_once(self, work: Callable[[], Result]) -> Result:
+        with self.transaction():
+            return work()
+
+    @contextlib.contextmanager
+    def _adding_up(self, transaction: AbstractContextManager[None]) -> Iterator[None]:
+        try:
+            with transaction:
+                self._places.next_url = None
+                yield
+                self._settle_parsing()
+                self._tally.write_last(self._rows)
+        except BaseException:
+            self._places = Places()
+            raise
+        finally:
+            self._tally = Tally()
+            self._parsing = {}
+
+    def _settle_parsing(self) -> None:
+        parsing, self._parsing = self._parsing, {}
+        self._settle(list(parsing.values()), self._parsing_since)
+
+    def _write_tally(self) -> None:
+        self._settle_parsing()
+        self._tally.write(self._rows)
+
+    def _take(self, domains: list[StoredDomain]) -> list[StoredDomain]:
+        if domains:
+            self._rows.take([domain.id for domain in domains], self._epoch)
+        return domains
+
+    def _crawls_with(self, state: UrlState) -> list[int]:
+        self._write_tally()
+        return self._rows.crawls_with(STATE_COUNTERS[state])
+
+    def _count_settled(self, crawl: int, one: Settled, url: str, now: float) -> None:
+        is_redirect = 300 <= one.status < 400
+        is_answer = one.status != 0 and not is_redirect and not one.state.is_pending
+        if is_answer or one.state is UrlState.PARSING:
+            self._tally.count(crawl, "pages", 1)
+            self._tally.count(crawl, "bytes", one.size)
+        if one.reason:
+            self._tally.error(crawl, one.reason, Errors(1, url, now, now))
+
+    def _readmit(
+        self,
+        crawl: int,
+        rows: Sequence[tuple[int, int, int, str]],
+        now: float,
+        most_attempts: int,
+    ) -> None:
+        changed: list[SettledRow] = []
+        for number, origin, attempts, url in rows:
+            is_last = attempts + 1 >= most_attempts
+            state = UrlState.FAILED if is_last else UrlState.QUEUED
+            changed.append((number, state, 0, LOST, attempts + 1, now))
+            self._tally.move(crawl, origin, UrlState.PARSING, state)
+            self._tally.error(crawl, LOST, Errors(1, url, now, now))
+            if not is_last:
+                self._tally.count(crawl, "readmitted", 1)
+        if changed:
+            self._rows.write_settled(changed, now)
+
+    def _end(self, crawl: int, rows: Sequence[WaitingRow], state: UrlState, reason: str) -> int:
+        if not rows:
+            return 0
+        now = clock.now()
+        self._rows.end([row[0] for row in rows], state, reason, now)
+        for _, origin, url in rows:
+            self._tally.move(crawl, origin, UrlState.QUEUED, state)
+            if reason:
+                self._tally.error(crawl, reason, Errors(1, url, now, now))
+        return len(rows)

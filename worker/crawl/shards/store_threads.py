@@ -1,0 +1,261 @@
+"""The shard stores of this process, in threads of their own: as many as the store can serve side by
+side.
+
+Changes that come within a few milliseconds share one transaction per shard: a commit costs more
+than most changes. Those that nobody waits for wait until something else of their shard goes. What
+comes while a shard is being written goes in its next transaction.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
+
+from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.worker.crawl.announcement import Announcement
+
+GATHER_S = 0.01
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+Results = list[tuple["asyncio.Future[Any]", Any]]
+
+
+class ShardFailed(LeaseLost):
+    """Its store cannot be used: whoever worked on it stops, as with a lease that is lost."""
+
+
+class _Change(NamedTuple):
+    """Called with the shard's store and in a transaction, or outside of any and with nothing: what
+    opens and closes it."""
+
+    shard: int
+    call: Callable[..., Any]
+    future: "asyncio.Future[Any]"
+    is_outside: bool = False
+
+
+class _Together(NamedTuple):
+    """The items of one shared change, which grow until it is handed over."""
+
+    items: list[Any]
+    future: "asyncio.Future[None]"
+
+
+class StoreThreads:
+    """State: the open stores (each touched by one thread at a time), and what was not handed over
+    yet. `patience_s` says how long what nobody waits for may wait."""
+
+    def __init__(self, patience_s: Callable[[], float], writers: int = 1) -> None:
+        # A shard's store cannot be used: announced before those hear who asked for something of it.
+        self.failed: Announcement[[int, StateError]] = Announcement()
+        self._patience_s = patience_s
+        self._loop = asyncio.get_running_loop()
+        self._stores: dict[int, ShardStore] = {}
+        self._gathered: list[_Change] = []
+        # The shards with gathered changes; changes of the others may wait longer.
+        self._going: set[int] = set()
+        self._patient: dict[int, list[_Change]] = {}
+        # By shard and call.
+        self._together: dict[tuple[int, Any], _Together] = {}
+        self._work = _Work(writers)
+        self._threads = [
+            threading.Thread(target=self._run_all, name=f"crawl-store-{number}", daemon=True)
+            for number in range(writers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def change(self, shard: int, call: Callable[[ShardStore], Result]) -> asyncio.Future[Result]:
+        """Call it with the shard's store, in a transaction. Raises LeaseLost when the shard is no
+        longer open here, or has another owner by now."""
+        return self._add(_Change(shard, call, self._loop.create_future()))
+
+    def change_some_time(
+        self, shard: int, call: Callable[[ShardStore], Result]
+    ) -> asyncio.Future[Result]:
+        """Like `change`, but with the next change of that shard, or soon if there is none."""
+        change = _Change(shard, call, self._loop.create_future())
+        if shard in self._going:
+            self._gathered.append(change)
+        else:
+            if not self._patient:
+                self._loop.call_later(self._patience_s(), self.lose_patience)
+            self._patient.setdefault(shard, []).append(change)
+        return change.future
+
+    def change_together(
+        self, shard: int, call: Callable[[ShardStore, list[Item]], None], item: Item
+    ) -> "asyncio.Future[None]":
+        """Like `change_some_time`, but one call for all items not handed over yet; they share a
+        future."""
+        together = self._together.get((shard, call))
+        if together is None:
+            items: list[Item] = []
+            future = self.change_some_time(shard, lambda store: call(store, items))
+            together = self._together[shard, call] = _Together(items, future)
+        together.items.append(item)
+        return together.future
+
+    async def open(self, shard: int, make: Callable[[], ShardStore]) -> None:
+        def opened() -> None:
+            self._stores[shard] = make()
+
+        await self._add(_Change(shard, opened, self._loop.create_future(), is_outside=True))
+
+    async def close(self, shard: int) -> None:
+        """After all changes that were asked for before."""
+
+        def closed() -> None:
+            store = self._stores.pop(shard, None)
+            if store is not None:
+                store.close()
+
+        await self._add(_Change(shard, closed, self._loop.create_future(), is_outside=True))
+
+    async def stop(self) -> None:
+        self.lose_patience()
+        for shard in list(self._stores):
+            await self.close(shard)
+        self._work.stop()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+
+    def _add(self, change: _Change) -> "asyncio.Future[Any]":
+        """Behind everything that was asked of its shard before."""
+        self._begin_gathering()
+        if change.shard not in self._going:
+            self._go(change.shard)
+        self._gathered.append(change)
+        return change.future
+
+    def _begin_gathering(self) -> None:
+        """The caller must add something then."""
+        if not self._gathered:
+            self._loop.call_later(GATHER_S, self._hand_over)
+
+    def _go(self, shard: int) -> None:
+        self._going.add(shard)
+        self._gathered += self._patient.pop(shard, ())
+
+    def lose_patience(self) -> None:
+        """Hand over all of them; the latest go a little sooner than they would have to."""
+        if not self._patient:
+            return
+        self._begin_gathering()
+        for shard in list(self._patient):
+            self._go(shard)
+
+    def _hand_over(self) -> None:
+        self._work.add(self._gathered)
+        self._gathered = []
+        for place in [place for place in self._together if place[0] in self._going]:
+            del self._together[place]
+        self._going.clear()
+
+    # In the threads
+
+    def _run_all(self) -> None:
+        while taken := self._work.take():
+            results: Results = []
+            for shard, changes in taken.items():
+                for is_outside, run in groupby(changes, key=lambda change: change.is_outside):
+                    gathered = list(run)
+                    results += _outside(gathered) if is_outside else self._in_one(shard, gathered)
+            # A loop that is closed has nobody left who waits.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(_resolve, results)
+            # Only now, so that the answers come in the order of the changes.
+            self._work.done(taken)
+
+    def _in_one(self, shard: int, changes: Sequence[_Change]) -> Results:
+        """All of them, or none."""
+        try:
+            return self._run_shard(shard, changes)
+        except Exception as error:
+            return [(change.future, _Failure(error)) for change in changes]
+
+    def _run_shard(self, shard: int, changes: Sequence[_Change]) -> Results:
+        store = self._stores.get(shard)
+        if store is None:
+            raise LeaseLost(f"shard {shard} is not open here")
+        try:
+            return store.run(lambda: [(change.future, change.call(store)) for change in changes])
+        except StateError as error:
+            self._loop.call_soon_threadsafe(self.failed, shard, error)
+            raise ShardFailed(str(error)) from error
+
+
+class _Work:
+    """What the threads share. State: the changes of each shard that wait, and which shards are in
+    the hands of a thread or waiting for one."""
+
+    def __init__(self, writers: int) -> None:
+        self._is_one_writer = writers == 1
+        self._changed = threading.Condition()
+        self._waiting: dict[int, list[_Change]] = {}
+        self._ready: deque[int] = deque()
+        self._taken: set[int] = set()
+        self._is_stopping = False
+
+    def add(self, changes: Sequence[_Change]) -> None:
+        with self._changed:
+            for change in changes:
+                of_shard = self._waiting.setdefault(change.shard, [])
+                if not of_shard and change.shard not in self._taken:
+                    self._ready.append(change.shard)
+                of_shard.append(change)
+            self._changed.notify_all()
+
+    def take(self) -> dict[int, list[_Change]]:
+        """What waits of a shard that nobody else has: of all of them where there is only one
+        thread, since its answers cost less when they are given together. Empty: the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._is_stopping)
+            number = len(self._ready) if self._is_one_writer else min(1, len(self._ready))
+            shards = [self._ready.popleft() for _ in range(number)]
+            self._taken.update(shards)
+            return {shard: self._waiting.pop(shard) for shard in shards}
+
+    def done(self, shards: Iterable[int]) -> None:
+        with self._changed:
+            self._taken.difference_update(shards)
+            self._ready.extend(shard for shard in shards if shard in self._waiting)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """After what was added before."""
+        with self._changed:
+            self._is_stopping = True
+            self._changed.notify_all()
+
+
+def _outside(changes: Iterable[_Change]) -> Results:
+    results: Results = []
+    for change in changes:
+        try:
+            results.append((change.future, change.call()))
+        except Exception as error:
+            results.append((change.future, _Failure(error)))
+    return results
+
+
+class _Failure(NamedTuple):
+    error: Exception
+
+
+def _resolve(results: Results) -> None:
+    for future, result in results:
+        if future.done():
+            continue  # the task that waited was cancelled
+        if isinstance(result, _Failure):
+            future.set_exception(result.error)
+            # Retrieved: callers that do not wait hear of it through `failed`.
+            future.exception()
+        else:
+            future.set_result(result)
