@@ -31,7 +31,7 @@ from tests.support.sink_writer import RECORDS
 PROCESSES = 4
 MANY_RECORDS = 20_000 if IS_PROOF else 800
 KILLS = 150 if IS_PROOF else 3
-LONG = 900 if IS_PROOF else 90
+LONG = 900 if IS_PROOF else 240
 
 # How files are uploaded does not depend on their kind: one in `make test`, all in `make prove`.
 ONE_UPLOADED = [

@@ -149,7 +149,7 @@ def test_streams_of_one_key_leave_lists_and_streams_to_the_others(
             http.chunk(b"{")
         refused = [answer for http in slow if (answer := said(http)) is not None]
         assert refused and {answer["status"] for answer in refused} == {429}
-        assert "'one' has its share" in refused[0]["detail"]
+        assert "'one' uses its whole share" in refused[0]["detail"]
         line = b'{"jobtype": "add", "args": {"a": 1, "b": 2}}\n'
         for key in (one, other):
             with HttpSocket(api.port) as http:
