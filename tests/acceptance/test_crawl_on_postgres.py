@@ -16,7 +16,7 @@ from manyhands.shared.crawl.store.model import Member
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawling, in_flight_at_most
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(300)
 
 HOSTS, PAGES = 40, 1000
 SLOTS = 50
@@ -107,7 +107,7 @@ async def test_hosts_whose_clocks_are_wrong_are_as_polite_as_others(
     await crawling.has_pages(crawl, PAGES // 3)
     first.terminate()
 
-    ended = await crawling.ended(crawl)
+    ended = await crawling.ended(crawl, 120)
 
     assert ended.state is CrawlState.COMPLETED
     assert crawling.coverage().is_exact, str(crawling.coverage())
