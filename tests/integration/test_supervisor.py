@@ -324,9 +324,12 @@ async def test_jobs_without_retries_beside_one_that_ends_its_process_are_done(sc
 @ON_FAKTORY
 async def test_jobs_without_retries_beside_one_that_blocks_are_done(scene: Scene) -> None:
     worker = await scene.start(2, WORKER_HANG_TIMEOUT="3")
-    innocent = [replace(job, retry=0) for job in scene.sleepy_jobs(12, 1.5)]
+    innocent = [replace(job, retry=0) for job in scene.sleepy_jobs(12, 5)]
+    await scene.client.push_bulk(innocent)
+    # An answer that a blocked child has not read is in nobody's hands until its reservation ends.
+    await eventually(lambda: scene.ledger.notes.count("started") == 12)
     # It does not come back before the test is over: its reservation lasts.
-    await scene.client.push_bulk([*innocent, Job(jobtype="blocks", args=[3600], queue=scene.queue)])
+    await scene.client.push(Job(jobtype="blocks", args=[3600], queue=scene.queue))
 
     await worker.logs("hangs: its event loop does not turn; killing it", UP_WITHIN_S)
 
