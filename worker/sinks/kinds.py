@@ -9,8 +9,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.extras import import_extra
 from manyhands.worker.records import Capture, PageRecord, PlainRecord
-from manyhands.worker.service.extras import import_extra
 from manyhands.worker.sinks.protocol import Sink
 
 ENTRY_POINTS = "manyhands.sinks"

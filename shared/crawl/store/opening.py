@@ -1,7 +1,6 @@
 """From CRAWL_STATE to the store: the one place that knows which kinds there are."""
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import cast
@@ -9,7 +8,7 @@ from typing import cast
 from manyhands.shared.crawl.store.protocol import Store
 from manyhands.shared.crawl.store.sqlite.one_host import refuse_other_machines
 from manyhands.shared.crawl.store.sqlite.store import SqliteStore
-from manyhands.shared.errors import ConfigError
+from manyhands.shared.extras import import_extra
 
 # By name: what it needs is not installed everywhere.
 _POSTGRES = "manyhands.shared.crawl.store.postgres.store"
@@ -18,7 +17,8 @@ _POSTGRES = "manyhands.shared.crawl.store.postgres.store"
 def store_at(places: Sequence[str]) -> Store:
     """`places`: of CRAWL_STATE, and not empty. Nothing is opened yet. Raises ConfigError."""
     if "://" in places[0]:
-        return _postgres(places)
+        postgres = import_extra(_POSTGRES, "CRAWL_STATE: postgresql", "postgres")
+        return cast("Store", postgres.PostgresStore(places))
     [directory] = places
     return SqliteStore(Path(directory))
 
@@ -37,14 +37,3 @@ def tag_of(places: Sequence[str]) -> str:
     StateError."""
     with closing(store_at(places)) as store, closing(store.open_control()) as control:
         return control.tag()
-
-
-def _postgres(urls: Sequence[str]) -> Store:
-    try:
-        module = importlib.import_module(_POSTGRES)
-    except ImportError as error:
-        raise ConfigError(
-            f"CRAWL_STATE: postgresql needs {error.name}, which is not installed:"
-            " pip install '.[postgres]'"
-        ) from error
-    return cast("Callable[[Sequence[str]], Store]", module.PostgresStore)(urls)

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from manyhands.worker.service.extras import import_extra
+from manyhands.shared.extras import import_extra
 from manyhands.worker.sinks.files.places import Place
 from manyhands.worker.sinks.files.publishing import Directory, Store
 
