@@ -4,7 +4,7 @@ Nobody waits for these writes.
 The stores' times are on the store's clock, those in memory on the loop's.
 """
 
-import asyncio
+import time
 from collections.abc import Iterable
 
 from manyhands.shared.crawl.store import clock
@@ -18,17 +18,16 @@ from manyhands.worker.crawl.shards.settling import Settling
 
 class HostNotes:
     def __init__(self, settling: Settling) -> None:
-        self._loop = asyncio.get_running_loop()
         self._settling = settling
         self._log = get_logger("crawl")
 
-    # The two clocks
+    # The two clocks. Not by asking the loop, whose time stands still while callbacks run.
 
     def store_time(self, loop_time: float) -> float:
-        return clock.now() + loop_time - self._loop.time()
+        return clock.now() + loop_time - time.monotonic()
 
     def loop_time(self, store_time: float) -> float:
-        return self._loop.time() + store_time - clock.now()
+        return time.monotonic() + store_time - clock.now()
 
     # Domains
 

@@ -6,6 +6,7 @@ store when it has had nothing to fetch for a while. At most MOST_ORIGINS origins
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -70,7 +71,6 @@ class WorkingSet:
         store_failed: StoreFailed,
         wakeup: Wakeup,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
         self._store = store
         self._crawls = crawls
         self._notes = notes
@@ -242,7 +242,9 @@ class WorkingSet:
 
     def turn_ended(self, request: Request, delay_s: float | None) -> None:
         """`delay_s` is None when there was no request after all."""
-        origin, domain, now = request.origin, request.origin.domain, self._loop.time()
+        # Not by the loop's clock: uvloop's stands still while callbacks run, and the end of an
+        # answer that was read meanwhile would lie before it.
+        origin, domain, now = request.origin, request.origin.domain, time.monotonic()
         next_at = -inf
         if delay_s is not None:
             self._notes.keep_delay(domain, delay_s)

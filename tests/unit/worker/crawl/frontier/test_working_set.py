@@ -325,6 +325,23 @@ async def test_a_domain_that_comes_back_waits_for_its_delay(bench: Bench) -> Non
     assert stored.next_at > time.time() + HOUR_S - PATIENCE_S
 
 
+async def test_a_delay_counts_from_the_end_of_the_answer_not_from_the_turn_of_the_loop(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.admit(A + "1")
+    visit = await bench.begun()
+    loop = asyncio.get_running_loop()
+    turn_began_at = loop.time() - 1.0
+    monkeypatch.setattr(loop, "time", lambda: turn_began_at)
+
+    ended_at = time.monotonic()
+    bench.end(visit, HOUR_S)
+
+    assert visit.origin.domain.next_at >= ended_at + HOUR_S
+    monkeypatch.undo()
+    await bench.settle(visit, endings.ended(visit.claimed, UrlState.DONE, "", 200))
+
+
 # URLs that come while the store is asked
 
 
