@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
+# Thousands of processes start in a test run, and without .pyc files each would compile the product anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup check lint unit format test audit demo prove loadtest bench-consumer bench-broker bench-ingest \
 	bench-network bench-worker bench-state bench-fetch bench-crawl bench-sinks bench-warc lock clean

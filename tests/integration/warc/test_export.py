@@ -19,8 +19,6 @@ from tests.integration.warc.conftest import Put
 from tests.support.archives import Archive, page
 
 PAGES = 400
-# Longer than one part of an upload.
-ARCHIVE = Archive.of_pages(PAGES, size=60_000)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +40,8 @@ def tables(bucket_path: Path) -> list[Path]:
 async def test_an_object_becomes_a_table_beside_it(
     bucket: str, bucket_path: Path, put: Put, prefix: str
 ) -> None:
-    put("crawl/a.warc.gz", ARCHIVE.data)
+    # Longer than one part of an upload.
+    put("crawl/a.warc.gz", Archive.of_pages(PAGES, size=60_000).data)
 
     for _ in range(2):
         result = await run_job("export", f"s3://{bucket}/crawl/a.warc.gz", f"s3://{bucket}{prefix}")

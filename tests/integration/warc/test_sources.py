@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,11 @@ from tests.support.waiting import eventually
 LOOPBACK = AllowSettings.model_validate({"nets": "127.0.0.0/8"})
 QUICK = FetchSettings(connect_timeout_s=2, read_timeout_s=0.3, timeout_s=3)
 PAGES = 200
-ARCHIVE = Archive.of_pages(PAGES, size=20_000)
+
+
+@cache
+def pages_packed() -> Archive:
+    return Archive.of_pages(PAGES, size=20_000)
 
 
 @pytest.fixture
@@ -35,7 +40,7 @@ async def site() -> AsyncIterator[LocalSite]:
 
 @pytest.fixture
 def served(site: LocalSite) -> ServedFile:
-    file = ServedFile(site, ARCHIVE.data)
+    file = ServedFile(site, pages_packed().data)
     site.answers["/a.warc.gz"] = file
     return file
 
@@ -85,14 +90,14 @@ async def test_a_file_is_read_from_an_offset_on(
     has_length: bool,
 ) -> None:
     served.knows_ranges, served.has_length = knows_ranges, has_length
-    assert await read(sources, site.url + "/a.warc.gz", offset) == ARCHIVE.data[offset:]
+    assert await read(sources, site.url + "/a.warc.gz", offset) == pages_packed().data[offset:]
     assert served.asked_for == [offset]
 
 
 async def test_an_offset_at_the_end_or_beyond_is_the_end(
     sources: Sources, site: LocalSite, served: ServedFile
 ) -> None:
-    for offset in (len(ARCHIVE.data), len(ARCHIVE.data) + 10):
+    for offset in (len(pages_packed().data), len(pages_packed().data) + 10):
         assert await read(sources, site.url + "/a.warc.gz", offset) == b""
 
 
@@ -103,11 +108,11 @@ async def test_a_lost_connection_is_taken_up_where_it_was(
     served.knows_ranges = knows_ranges
     served.tag = ""
     served.cut_after, served.cuts = 400_000, 3
-    assert await read(sources, site.url + "/a.warc.gz") == ARCHIVE.data
+    assert await read(sources, site.url + "/a.warc.gz") == pages_packed().data
     first, *others = served.asked_for
     assert first == 0
     assert len(others) == 3
-    assert all(0 < offset < len(ARCHIVE.data) for offset in others)
+    assert all(0 < offset < len(pages_packed().data) for offset in others)
 
 
 async def test_a_connection_that_is_lost_every_time_is_given_up(
@@ -197,14 +202,14 @@ async def test_an_answer_that_does_not_tell_the_length_is_no_change(
         stream.seek(len(first))
         return first + whole(stream, len(first))
 
-    assert await in_thread(read_in_two, stream.abort) == ARCHIVE.data
+    assert await in_thread(read_in_two, stream.abort) == pages_packed().data
 
 
 async def test_redirects_are_followed(
     sources: Sources, site: LocalSite, served: ServedFile
 ) -> None:
     site.answers["/latest"] = redirect("/a.warc.gz")
-    assert await read(sources, site.url + "/latest", 5) == ARCHIVE.data[5:]
+    assert await read(sources, site.url + "/latest", 5) == pages_packed().data[5:]
     site.answers["/loop"] = redirect("/loop")
     with pytest.raises(PermanentFetchError, match="more than 5 redirects"):
         await read(sources, site.url + "/loop")
@@ -273,9 +278,9 @@ def items_of(stream: ByteStream, start: Position) -> list[Item]:
 async def test_records_of_a_damaged_file_are_read_over_http(
     sources: Sources, site: LocalSite
 ) -> None:
-    damaged = bytearray(ARCHIVE.data)
+    damaged = bytearray(pages_packed().data)
     for number in (10, 50, 190):
-        damaged[ARCHIVE.offsets[number] + 500] ^= 0xFF
+        damaged[pages_packed().offsets[number] + 500] ^= 0xFF
     site.answers["/bad.warc.gz"] = ServedFile(site, bytes(damaged))
     _, stream = sources.open(site.url + "/bad.warc.gz")
 
@@ -291,9 +296,9 @@ async def test_records_of_a_damaged_file_are_read_over_http(
 
 async def test_a_local_file_is_read_below_the_directory(sources: Sources, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "a.warc.gz").write_bytes(ARCHIVE.data)
+    (tmp_path / "sub" / "a.warc.gz").write_bytes(pages_packed().data)
     for name in ("sub/a.warc.gz", str(tmp_path / "sub" / "a.warc.gz"), "sub/../sub/a.warc.gz"):
-        assert await read(sources, name, 7) == ARCHIVE.data[7:]
+        assert await read(sources, name, 7) == pages_packed().data[7:]
 
 
 async def test_a_link_within_the_directory_is_followed(sources: Sources, tmp_path: Path) -> None:
@@ -357,9 +362,9 @@ async def test_an_object_is_read_from_an_offset_on(
 
 
 async def test_records_are_read_from_s3(sources: Sources, bucket: str, put: Put) -> None:
-    put("a.warc.gz", ARCHIVE.data)
+    put("a.warc.gz", pages_packed().data)
     _, stream = sources.open(f"s3://{bucket}/a.warc.gz")
-    start = Position(ARCHIVE.offsets[150])
+    start = Position(pages_packed().offsets[150])
     items = await in_thread(lambda: items_of(stream, start), stream.abort)
     assert len(items) == 50
 
