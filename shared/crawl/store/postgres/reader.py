@@ -8,6 +8,7 @@ from manyhands.shared.crawl.store.model import (
     StoredOrigin,
     UrlRow,
 )
+from manyhands.shared.crawl.store.postgres.arrays import numbers
 from manyhands.shared.crawl.store.postgres.database import Row
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
 from manyhands.shared.crawl.store.reader_words import counters_of_rows, url_of_row
@@ -24,12 +25,12 @@ _ORIGINS = (
     "SELECT wanted.domain, found.id, found.origin, found.queued, found.ready_at, found.notes"
     " FROM unnest(%s::bigint[]) AS wanted (domain) CROSS JOIN LATERAL"
     " (SELECT id, origin, queued, ready_at, notes FROM @origins"
-    " WHERE domain = wanted.domain AND queued > 0"
+    " WHERE domain = wanted.domain AND is_waiting"
     f" ORDER BY ready_at, id LIMIT {MOST_ORIGINS}) AS found ORDER BY found.ready_at, found.id"
 )
 _PUT_OFF = (
     "SELECT id, origin, queued, ready_at, notes FROM @origins AS origins"
-    " WHERE ready_at > 0 AND ready_at > %s AND queued > 0"
+    " WHERE ready_at > 0 AND ready_at > %s AND is_waiting"
 )
 _OF_CRAWL = (
     f" AND EXISTS (SELECT 1 FROM @urls WHERE crawl = %s AND origin = origins.id AND {IS_QUEUED})"
@@ -92,6 +93,6 @@ class PostgresReader(ShardTables):
             for number, name, next_at, delay_s in rows
         }
         if domains:
-            for domain, *origin in self._rows(_ORIGINS, (list(domains),)):
+            for domain, *origin in self._rows(_ORIGINS, (numbers(domains),)):
                 domains[domain].origins.append(StoredOrigin(*origin))
         return list(domains.values())
