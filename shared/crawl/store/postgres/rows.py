@@ -44,15 +44,15 @@ _ORIGIN_IDS = (
     "SELECT origins.id FROM unnest(%s::text[]) WITH ORDINALITY AS given (origin, place)"
     " JOIN @origins AS origins ON origins.origin = given.origin ORDER BY given.place"
 )
+# `seen` in the order of the keys, so that each page of its index is touched once.
 _ADD_URLS = (
-    "INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url)"
-    " SELECT %s + place - 1, %s, %s, origin, depth, redirects, key, url"
+    "WITH given AS MATERIALIZED (SELECT %s::bigint + place - 1 AS id, %s::bigint AS crawl, origin,"
+    " depth, redirects, key, url"
     " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[])"
-    " WITH ORDINALITY AS given (origin, depth, redirects, key, url, place)"
-)
-_ADD_SEEN = (
-    "INSERT INTO @seen (crawl, key, url) SELECT %s, key, url"
-    " FROM unnest(%s::uuid[], %s::bigint[]) AS given (key, url)"
+    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, place)),"
+    " seen AS (INSERT INTO @seen (crawl, key, url) SELECT crawl, key, id FROM given ORDER BY key)"
+    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url)"
+    " SELECT id, crawl, %s, origin, depth, redirects, key, url FROM given"
 )
 _CLAIMABLE = (
     "SELECT id, uuid_send(key), url, depth, redirects, attempts FROM @urls"
@@ -175,17 +175,14 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
         self._send(
             _ADD_URLS,
             (
-                *(first, crawl, now, numbers(origins)),
+                *(first, crawl, numbers(origins)),
                 numbers([url.depth for url in urls]),
                 numbers([url.redirects for url in urls]),
                 uuids([url.key for url in urls]),
                 texts([url.url for url in urls]),
+                now,
             ),
         )
-        # In the order of the keys, so that each page of the index is touched once.
-        seen = sorted((url.key, first + place) for place, url in enumerate(urls))
-        keys, ids = zip(*seen, strict=True)
-        self._send(_ADD_SEEN, (crawl, uuids(keys), numbers(ids)))
 
     # Domains
 

@@ -10,17 +10,13 @@ _ADD_COUNTERS = (
     " SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bigint[])"
     " ON CONFLICT (crawl, name) DO UPDATE SET value = old.value + excluded.value"
 )
-_ADD_TO_ORIGINS = (
-    "UPDATE @origins AS origins SET queued = queued + changed.number"
-    " FROM unnest(%s::bigint[], %s::bigint[]) AS changed (id, number)"
-    " WHERE origins.id = changed.id"
-)
-_ADD_TO_DOMAINS = (
-    "UPDATE @domains AS domains SET queued = queued + changed.number FROM"
-    " (SELECT origins.domain, sum(given.number)::bigint AS number"
-    " FROM unnest(%s::bigint[], %s::bigint[]) AS given (id, number)"
-    " JOIN @origins AS origins ON origins.id = given.id GROUP BY origins.domain"
-    " HAVING sum(given.number) <> 0) AS changed WHERE domains.id = changed.domain"
+_ADD_TO_QUEUED = (
+    "WITH changed AS (UPDATE @origins AS origins SET queued = queued + given.number"
+    " FROM unnest(%s::bigint[], %s::bigint[]) AS given (id, number) WHERE origins.id = given.id"
+    " RETURNING origins.domain, given.number)"
+    " UPDATE @domains AS domains SET queued = queued + summed.number"
+    " FROM (SELECT domain, sum(number)::bigint AS number FROM changed GROUP BY domain"
+    " HAVING sum(number) <> 0) AS summed WHERE domains.id = summed.domain"
 )
 _ADD_TO_HOSTS = (
     "INSERT INTO @hosts AS old (crawl, origin, admitted)"
@@ -56,9 +52,7 @@ class PostgresTallyRows(ShardTables):
         self._send(_ADD_COUNTERS, (numbers(crawls), texts(names), numbers(by)))
 
     def add_to_queued(self, rows: Sequence[tuple[int, int]]) -> None:
-        listed = [numbers(column) for column in zip(*rows, strict=True)]
-        self._send(_ADD_TO_ORIGINS, listed)
-        self._send(_ADD_TO_DOMAINS, listed)
+        self._send(_ADD_TO_QUEUED, [numbers(column) for column in zip(*rows, strict=True)])
 
     def add_to_hosts(self, rows: Sequence[tuple[int, int, int]]) -> None:
         self._send(_ADD_TO_HOSTS, [numbers(column) for column in zip(*rows, strict=True)])
