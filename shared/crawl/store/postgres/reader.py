@@ -35,6 +35,13 @@ _PUT_OFF = (
 _OF_CRAWL = (
     f" AND EXISTS (SELECT 1 FROM @urls WHERE crawl = %s AND origin = origins.id AND {IS_QUEUED})"
 )
+PUT_OFF_OF_CRAWL = f"{_PUT_OFF}{_OF_CRAWL} ORDER BY ready_at LIMIT %s"
+COUNTERS = "SELECT name, value FROM @counters WHERE crawl = %s"
+ERRORS = (
+    "SELECT reason, count, sample_url, first_at, last_at FROM @errors WHERE crawl = %s"
+    " ORDER BY count DESC, reason"
+)
+SEED_NAMES = "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s"
 DOMAINS = "SELECT id, name, next_at, delay_s FROM @domains WHERE queued > 0"
 
 
@@ -42,9 +49,7 @@ class PostgresReader(ShardTables):
     """A `protocol.ShardReader`."""
 
     def counters(self, crawl: int) -> dict[str, int]:
-        return counters_of_rows(
-            self._rows("SELECT name, value FROM @counters WHERE crawl = %s", (crawl,))
-        )
+        return counters_of_rows(self._rows(COUNTERS, (crawl,)))
 
     def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]:
         # Nothing is found at once, where it would be looked for among millions.
@@ -56,17 +61,10 @@ class PostgresReader(ShardTables):
         return [url_of_row(row) for row in rows]
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
-        rows = self._rows(
-            "SELECT reason, count, sample_url, first_at, last_at FROM @errors WHERE crawl = %s"
-            " ORDER BY count DESC, reason",
-            (crawl,),
-        )
-        return [ErrorGroup(*row) for row in rows]
+        return [ErrorGroup(*row) for row in self._rows(ERRORS, (crawl,))]
 
     def seed_names(self, crawl: int, limit: int) -> list[str]:
-        return self._listed(
-            "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s", (crawl, limit)
-        )
+        return self._listed(SEED_NAMES, (crawl, limit))
 
     def received_from(self, source: int) -> int:
         return int(self._value("SELECT up_to FROM @received WHERE source = %s", (source,)) or 0)
@@ -81,8 +79,8 @@ class PostgresReader(ShardTables):
         return [StoredOrigin(*row) for row in rows]
 
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
-        query = f"{_PUT_OFF}{_OF_CRAWL} ORDER BY ready_at LIMIT %s"
-        return [StoredOrigin(*row) for row in self._rows(query, (now, crawl, limit))]
+        rows = self._rows(PUT_OFF_OF_CRAWL, (now, crawl, limit))
+        return [StoredOrigin(*row) for row in rows]
 
     def close(self) -> None:
         """Connections are the database's."""
