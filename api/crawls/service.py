@@ -176,11 +176,9 @@ class CrawlService:
 
     async def _put_off(self, crawl: int) -> list[StoredOrigin]:
         return await self._store.shards(
-            lambda readers, layout: [
-                origin
-                for _, reader in readers.each(layout)
-                for origin in reader.put_off_of(crawl, clock.now(), views.MAX_PUT_OFF)
-            ]
+            lambda readers, layout: readers.put_off_of(
+                layout, crawl, clock.now(), views.MAX_PUT_OFF
+            )
         )
 
     def _told(self, control: ControlStore, crawl: int) -> views.Told:
@@ -207,9 +205,7 @@ class CrawlService:
 
     async def _counters(self, crawl: int) -> dict[str, int]:
         return await self._store.shards(
-            lambda readers, layout: views.summed(
-                reader.counters(crawl) for _, reader in readers.each(layout)
-            )
+            lambda readers, layout: views.summed(readers.counters(layout, crawl))
         )
 
     async def urls(self, crawl: int, state: UrlState, after: str | None, limit: int) -> UrlPage:
@@ -233,11 +229,7 @@ class CrawlService:
 
     async def errors(self, crawl: int) -> ErrorList:
         await self._require(crawl)
-        groups = await self._store.shards(
-            lambda readers, layout: [
-                group for _, reader in readers.each(layout) for group in reader.errors(crawl)
-            ]
-        )
+        groups = await self._store.shards(lambda readers, layout: readers.errors(layout, crawl))
         return ErrorList(errors=views.errors(groups))
 
     async def damaged_shards(self) -> list[str]:

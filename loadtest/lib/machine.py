@@ -11,10 +11,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import psutil
+import psycopg
 
+from devservers import PostgresServer
 from loadtest.lib.programs import PEERS, find_go
 
 SYNCS = 50
+POSTGRES_SETTINGS = ("server_version", "synchronous_commit", "max_wal_size", "shared_buffers")
 BASICS = ("cores", "cpu", "memory", "system", "python")
 
 
@@ -41,6 +44,16 @@ def basic_facts(*more: str) -> dict[str, str]:
 
 def package_versions(*packages: str) -> dict[str, str]:
     return {name: version(name) for name in packages}
+
+
+def postgres_facts() -> dict[str, str]:
+    """As the server runs that is measured: nothing is set but where it listens."""
+    with PostgresServer() as server, psycopg.connect(server.url) as connection:
+        found = connection.execute(
+            "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS wanted (name)",
+            (list(POSTGRES_SETTINGS),),
+        ).fetchall()
+    return {"PostgreSQL": ", ".join(f"{name} {value}" for name, value in found)}
 
 
 def sqlite_facts() -> dict[str, str]:

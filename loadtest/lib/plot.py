@@ -35,6 +35,8 @@ COLOURS = {
     "with": "#1f6feb",
     "without": "#1a9e96",
     "colly": "#1a9e96",
+    "postgres": "#1a9e96",
+    "postgres_away": "#9a7d0a",
     "bare": "#c2571a",
     "plain": "#c2571a",
     "checked": "#1a9e96",

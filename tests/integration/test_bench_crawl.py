@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.bench.crawl.cells import PYTHON_PROFILE, SIDES
+from loadtest.bench.crawl.cells import OURS, PEERS, PYTHON_PROFILE
 from loadtest.bench.crawl.measure import measure_crawl
 from loadtest.bench.crawl.profiles import LOOKED_AT, by_process
 
@@ -31,7 +31,7 @@ async def test_all_crawl_the_same_web_and_what_it_costs_is_written_down(tmp_path
     assert code == 0, said
     written = json.loads((tmp_path / "crawl.json").read_text())
     runs = {run["side"]: run for run in written["runs"]}
-    assert set(runs) == set(SIDES)
+    assert set(runs) == {OURS, *PEERS}
     for run in runs.values():
         assert run["error"] is None
         assert run["values"]["pages"] == 100

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from devservers import PgbouncerServer, PostgresServer, SettableClock
+from devservers.processes import wait_until
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.errors import StateAway, StateError
@@ -454,3 +455,27 @@ def test_no_error_shows_the_password(postgres):
         assert "et-word" not in str(misread.value)
     assert "et-word" not in str(refused.value)
     assert "se/cr" not in repr(store)
+
+
+def test_looking_for_known_urls_reads_those_and_not_the_whole_table(
+    postgres: PostgresServer, open_store: Open, schema: str
+) -> None:
+    known, wanted = urls_of("example.com", 3000), 100
+    store = open_store()
+    shard = store.open_shard(1, 0, 1, NOW)
+    shard.run(lambda: shard.admit(CRAWL, known, NOW))
+    shard.run(lambda: shard.admit(CRAWL, known[:wanted], NOW))
+    shard.run(lambda: shard.parsed(CRAWL, [url.key for url in known[:wanted]], NOW))
+    # A connection that ends brings its statistics to the others.
+    store.close()
+    query = (
+        "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables"
+        " WHERE schemaname = %s AND relname = 'g1_s0000_seen'"
+    )
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+
+        def read() -> int:
+            return int(connection.execute(query, (schema,)).fetchall()[0][0])
+
+        assert wait_until(lambda: read() > 0, 10.0)
+        assert read() <= 2 * wanted

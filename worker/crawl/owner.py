@@ -54,6 +54,9 @@ from manyhands.worker.service.link import Family
 from manyhands.worker.sinks.sinks import Sinks
 
 LOAD_S = 0.25
+# Shards whose domains are loaded side by side, so that the way to the store does not add up. Each
+# may fill what room there is in memory.
+LOADED_AT_ONCE = 8
 # How often the leader checks the crawls, and how often if one may be about to end. With many
 # crawls, checking takes at most a fifth of its time.
 LEADER_LOOK_S = 1.0
@@ -274,8 +277,10 @@ class Owner:
 
     async def _load(self) -> None:
         while True:
-            for shard in list(self._leasing.shards.values()):
-                await self._working_set.load(shard)
+            shards = list(self._leasing.shards.values())
+            for start in range(0, len(shards), LOADED_AT_ONCE):
+                some = shards[start : start + LOADED_AT_ONCE]
+                await asyncio.gather(*(self._working_set.load(shard) for shard in some))
             await self._grants.return_unused()
             self._wakeup.wake()
             await asyncio.sleep(LOAD_S)

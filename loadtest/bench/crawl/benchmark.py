@@ -25,7 +25,7 @@ from loadtest.bench.crawl.report import (
 )
 from loadtest.lib.benchmark import Against, Benchmark, Cells, Wanted
 from loadtest.lib.figures import MIB, Figure
-from loadtest.lib.machine import basic_facts, package_versions, pinned
+from loadtest.lib.machine import basic_facts, package_versions, pinned, postgres_facts
 from loadtest.lib.options import Option, count
 from loadtest.lib.programs import PEERS
 from loadtest.lib.progress import run_steps
@@ -82,6 +82,7 @@ def crawl_facts() -> dict[str, str]:
     return (
         basic_facts("go")
         | {title: versions[name] for title, name in PACKAGES.items()}
+        | postgres_facts()
         | {"Colly": pinned(PEERS / "go_colly" / "go.mod", "gocolly/colly/v2 ")}
     )
 
@@ -94,7 +95,7 @@ BENCHMARK = Benchmark(
     cells=Cells(
         default=CELLS,
         read=parse_crawl_cells,
-        help="some of plain20,tls138,scaling/1,scaling/2,scaling/3 (scaling: all three)",
+        help="some of plain20,stores20,tls138,scaling/1,scaling/2,scaling/3 (scaling: all three)",
     ),
     options=(
         Option("--peers", "Scrapy and Colly with TLS, too"),

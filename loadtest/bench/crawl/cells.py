@@ -6,8 +6,17 @@ from loadtest.lib.cell_keys import parse_known
 from loadtest.web.synthetic_web import WebSpec
 
 OURS = "ours"
+# The same with its state elsewhere than in files.
+POSTGRES, POSTGRES_AWAY = "postgres", "postgres_away"
+AWAY_MS = 5.0
+OUR_SIDES = {
+    OURS: "Manyhands",
+    POSTGRES: "Manyhands on PostgreSQL",
+    POSTGRES_AWAY: f"Manyhands on PostgreSQL, {AWAY_MS:g} ms away",
+}
 # Ours first; a ratio is ours to each of the others.
-SIDES = {OURS: "Manyhands", "scrapy": "Scrapy", "colly": "Colly"}
+PEERS = {"scrapy": "Scrapy", "colly": "Colly"}
+SIDES = OUR_SIDES | PEERS
 PARSE_STAGE = "parse:1x40"
 CONCURRENCY = 100
 DUPLICATE_SHARE = 0.45
@@ -61,6 +70,9 @@ PLAIN = CrawlCell(
         duplicate_share=DUPLICATE_SHARE,
     ),
 )
+STORES = replace(
+    PLAIN, kind="stores20", key="stores20", title="state in SQLite files and in PostgreSQL"
+)
 TLS = CrawlCell(
     "tls138",
     "tls138",
@@ -96,7 +108,7 @@ def scaling(processes: int) -> CrawlCell:
 
 
 SCALING = tuple(scaling(processes) for processes in PROCESSES)
-CELLS = (PLAIN, TLS, *SCALING)
+CELLS = (PLAIN, STORES, TLS, *SCALING)
 # What two revisions are compared by.
 AGAINST = (PLAIN, TLS)
 # The crawl of `plain20` once more, slowed down by being looked at: only shares count.
@@ -106,8 +118,10 @@ NATIVE_PROFILE = replace(PLAIN, kind="perf", key="perf", title="by library and n
 
 def sides_of(cell: CrawlCell, *, with_peers: bool) -> list[str]:
     """Who crawls a cell; `with_peers`: the others also where they are not needed for a target."""
+    if cell.kind == STORES.kind:
+        return list(OUR_SIDES)
     has_peers = cell.kind == PLAIN.kind or (with_peers and cell.kind == TLS.kind)
-    return list(SIDES) if has_peers else [OURS]
+    return [OURS, *PEERS] if has_peers else [OURS]
 
 
 def parse_crawl_cells(text: str) -> tuple[CrawlCell, ...]:

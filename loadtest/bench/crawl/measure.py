@@ -9,17 +9,18 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from devservers.processes import StartError
-from loadtest.bench.crawl.cells import NATIVE_PROFILE, OURS, PYTHON_PROFILE, CrawlCell
+from loadtest.bench.crawl.cells import NATIVE_PROFILE, PYTHON_PROFILE, CrawlCell
 from loadtest.bench.crawl.figures import Visited, check_coverage, manners, steady_means
 from loadtest.bench.crawl.peers import PeerCrawler, colly, scrapy
 from loadtest.bench.crawl.profiles import Shares, native_profile, python_profile, python_settings
 from loadtest.bench.crawl.run import Beside, Crawled, check_perfect, crawl_service
+from loadtest.bench.crawl.states import State, state_of
 from loadtest.lib.errors import RunError
 from loadtest.lib.runs import SideRun
 from loadtest.web.oracle import coverage
@@ -42,7 +43,7 @@ def measure_crawl(cell: CrawlCell, side: str, round_number: int) -> SideRun:
 
 def _values(cell: CrawlCell, side: str) -> Values:
     with SyntheticWeb(cell.web) as web:
-        if side != OURS:
+        if side in PEERS:
             return _peer_values(web, cell, PEERS[side]())
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
@@ -56,7 +57,8 @@ def _values(cell: CrawlCell, side: str) -> Values:
                 beside = partial(native_profile, directory=directory, found=shares)
                 _crawled(web, cell, directory, beside, {})
                 return shares
-            return _our_values(web, cell, directory)
+            with ExitStack() as opened:
+                return _our_values(web, cell, directory, state_of(side, opened))
 
 
 def _peer_values(web: SyntheticWeb, cell: CrawlCell, peer: PeerCrawler) -> Values:
@@ -78,10 +80,14 @@ def _peer_values(web: SyntheticWeb, cell: CrawlCell, peer: PeerCrawler) -> Value
     }
 
 
-def _our_values(web: SyntheticWeb, cell: CrawlCell, directory: Path) -> Values:
+def _our_values(web: SyntheticWeb, cell: CrawlCell, directory: Path, state: State) -> Values:
     # The origin's clock and ours, read at the same moment.
     clocks_apart_s = time.monotonic() - web.counts().now_ns / NS
-    crawled, visited = _crawled(web, cell, directory, lambda _roles: nullcontext(), {})
+    server_s = state.server_cpu_s()
+    crawled, visited = _crawled(
+        web, cell, directory, lambda _roles: nullcontext(), {}, state=state.place
+    )
+    server_s = state.server_cpu_s() - server_s
     from_s, until_s, ended_s = (
         at_ns / NS + clocks_apart_s
         for at_ns in (visited.from_ns, visited.until_ns, visited.ended_ns)
@@ -95,6 +101,7 @@ def _our_values(web: SyntheticWeb, cell: CrawlCell, directory: Path) -> Values:
         **manners(judge(web.ledger(), delay_s=0.0), coverage(web.perfect_crawl(), web.ledger())),
         **_origin_values(web),
         **_role_values(crawled, visited.pages),
+        "us_database": server_s / visited.pages * 1e6,
         "cpu_s": crawled.used.total_s,
         "pages_per_cpu_s": visited.pages / crawled.used.total_s,
         "parsed_bytes_per_cpu_s": parsed_bytes / crawled.used.total_s,
@@ -113,9 +120,10 @@ def _crawled(
     directory: Path,
     beside: Beside,
     settings: Mapping[str, str],
+    state: str | None = None,
 ) -> tuple[Crawled, Visited]:
     """Raises RunError unless all was as a perfect crawl has it."""
-    with crawl_service(web, cell, directory, settings) as service:
+    with crawl_service(web, cell, directory, settings, state) as service:
         crawled = service.crawl(web, beside)
     return crawled, check_perfect(web, crawled)
 

@@ -12,12 +12,16 @@ from loadtest.bench.crawl.cells import (
     CONCURRENCY,
     DUPLICATE_SHARE,
     NATIVE_PROFILE,
+    OUR_SIDES,
     OURS,
     PARSE_STAGE,
     PLAIN,
+    POSTGRES,
+    POSTGRES_AWAY,
     PYTHON_PROFILE,
     SCALING,
     SIDES,
+    STORES,
     TLS,
     CrawlCell,
 )
@@ -35,6 +39,7 @@ from loadtest.lib.terminal import print_failed, print_verdicts, terminal_table
 TIMES_SCRAPY = 5.0
 LEAST_TLS_PAGES_PER_CPU_S = 180.0
 LEAST_OF_LINEAR = 0.9
+LEAST_OF_FILES = 0.8
 PROFILE_ROWS = 15
 NATIVE_ROWS = 8
 PROFILE_KINDS = (PYTHON_PROFILE.kind, NATIVE_PROFILE.kind)
@@ -65,6 +70,7 @@ COSTS = (
     Figure("us_broker", "broker"),
     Figure("us_broker_threads", "of it its other threads"),
     Figure("us_supervisor", "supervisor"),
+    Figure("us_database", "beside ours: the database"),
 )
 SHORT_COLUMNS = ("median", "pages/s", "per CPU-s", "ours ÷ it", "MiB", "violations")
 
@@ -130,6 +136,12 @@ class CrawlReport(SideReport[CrawlCell]):
         return Spread.of_ratios(rates, linear)
 
 
+def _of_files(figure: Figure, side: str, report: CrawlReport) -> Spread | None:
+    """With the state in PostgreSQL to that in files, round by round."""
+    theirs, files = (report.values(STORES, one, figure.name) for one in (side, OURS))
+    return Spread.of_ratios(theirs, files)
+
+
 def _of_linear(cell: CrawlCell, report: CrawlReport) -> Spread | None:
     return report.of_linear(cell)
 
@@ -139,6 +151,16 @@ TARGETS: tuple[Target[CrawlReport], ...] = (
         f"{PLAIN.title}: at least {TIMES_SCRAPY:g} × Scrapy in pages per CPU-second",
         lambda report: report.times(PLAIN, "scrapy"),
         least=TIMES_SCRAPY,
+    ),
+    Target(
+        f"on PostgreSQL: at least {LEAST_OF_FILES:g} × SQLite in pages per CPU-second of our own",
+        partial(_of_files, PER_CPU, POSTGRES),
+        least=LEAST_OF_FILES,
+    ),
+    Target(
+        f"{SIDES[POSTGRES_AWAY]}: at least {LEAST_OF_FILES:g} × SQLite in pages/s",
+        partial(_of_files, RATE, POSTGRES_AWAY),
+        least=LEAST_OF_FILES,
     ),
     Target(
         f"{TLS.title}: at least {LEAST_TLS_PAGES_PER_CPU_S:g} pages per CPU-second",
@@ -206,7 +228,7 @@ def crawl_markdown(report: CrawlReport) -> str:
         lines += [*textwrap.wrap(paragraph, 100), ""]
     lines += machine_lines(report, "crawl")
     for cell in report.cells:
-        if cell.kind in (PLAIN.kind, TLS.kind):
+        if cell.kind in (PLAIN.kind, STORES.kind, TLS.kind):
             lines += _comparison_lines(report, cell)
     lines += _scaling_lines(report)
     lines += _cost_lines(report)
@@ -247,14 +269,20 @@ def _scaling_lines(report: CrawlReport) -> list[str]:
 
 
 def _cost_lines(report: CrawlReport) -> list[str]:
-    cells = [cell for cell in _measured(report) if report.spread(cell, OURS, PER_CPU.name)]
-    if not cells:
+    rows = [
+        (cell, side)
+        for cell in _measured(report)
+        for side in OUR_SIDES
+        if report.spread(cell, side, PER_CPU.name)
+    ]
+    if not rows:
         return []
     lines = ["", "## Where the CPU goes: processes", "", textwrap.fill(COSTS_TEXT, 100), ""]
     lines += table_head(("CPU µs per page", *(figure.title for figure in COSTS)))
-    for cell in cells:
-        shown = (report.shown(cell, OURS, figure) for figure in COSTS)
-        lines.append(table_line([cell.title, *shown]))
+    for cell, side in rows:
+        shown = (report.shown(cell, side, figure) for figure in COSTS)
+        title = f"{cell.title}: {SIDES[side]}" if cell.kind == STORES.kind else cell.title
+        lines.append(table_line([title, *shown]))
     return lines
 
 

@@ -26,8 +26,8 @@ from loadtest.web.politeness import judge
 from loadtest.web.synthetic_web import SyntheticWeb
 from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader
+from manyhands.shared.crawl.store.opening import store_at
+from manyhands.shared.crawl.store.protocol import ControlStore, ShardReaders
 from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.settings.names import VARIABLE_PREFIXES
 from manyhands.shared.urls import shard_of_url
@@ -63,8 +63,8 @@ class Crawled:
 class CrawlService:
     """Broker and workers, ready to crawl."""
 
-    directory: Path
     control: ControlStore
+    readers: ShardReaders
     shards: int
     broker_pid: int
     workers: Child
@@ -97,13 +97,9 @@ class CrawlService:
         return after_s + _used_by_ended_children_s() - ended_s - before_s
 
     def counters(self, crawl: int) -> Mapping[str, int]:
-        generation = self.control.layout(self.shards).generation
         totals: Counter[str] = Counter()
-        for shard in range(self.shards):
-            reader = open_reader(self.directory, generation, shard)
-            if reader is not None:
-                with closing(reader):
-                    totals.update(reader.counters(crawl))
+        for of_shard in self.readers.counters(self.control.layout(self.shards), crawl):
+            totals.update(of_shard)
         return totals
 
     def _roles(self) -> dict[int, str]:
@@ -152,11 +148,16 @@ class CrawlService:
 
 @contextmanager
 def crawl_service(
-    web: SyntheticWeb, cell: CrawlCell, directory: Path, settings: Mapping[str, str]
+    web: SyntheticWeb,
+    cell: CrawlCell,
+    directory: Path,
+    settings: Mapping[str, str],
+    state: str | None = None,
 ) -> Iterator[CrawlService]:
     """Started for this cell, and killed afterwards unless it has ended: without sinks nothing is
-    gained by an orderly end. `settings` are more variables of all its processes."""
-    state = directory / "state"
+    gained by an orderly end. `settings` are more variables of all its processes; the state is in
+    files of `directory`, unless `state` says where."""
+    state = state or str(directory / "state")
     log = directory / "worker.log"
     shards = CrawlSettings().shards
     env = _inherited() | {
@@ -164,18 +165,23 @@ def crawl_service(
         "WORKER_HTTP_BIND": "127.0.0.1:0",
         "WORKER_HANDLERS": HANDLERS,
         "WORKER_STAGES": cell.stages,
-        "CRAWL_STATE": str(state),
+        "CRAWL_STATE": state,
         **web.worker_settings,
         **settings,
     }
-    with closing(open_control(state)) as control, BrokerServer(settings=settings) as broker:
+    with (
+        closing(store_at((state,))) as store,
+        closing(store.open_control()) as control,
+        closing(store.readers()) as readers,
+        BrokerServer(settings=settings) as broker,
+    ):
         control.layout(shards)
         env["FAKTORY_URL"] = broker.url
         workers = Child([sys.executable, "-m", "manyhands.worker"], log=log, env=env)
         try:
             wait_for_shards(control, workers, cell, shards)
             time.sleep(SETTLE_S)
-            yield CrawlService(state, control, shards, broker.pid, workers)
+            yield CrawlService(control, readers, shards, broker.pid, workers)
         except RunError as error:
             raise RunError(f"{error}; its log ends: {workers.log_text()[-LOG_TAIL:]}") from error
         finally:

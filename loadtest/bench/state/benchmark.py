@@ -12,7 +12,7 @@ from loadtest.bench.state.measure import (
     measure_writers,
     seen_state,
 )
-from loadtest.bench.state.places import Places, postgres_facts
+from loadtest.bench.state.places import Places
 from loadtest.bench.state.report import (
     StateReport,
     StateRun,
@@ -21,7 +21,7 @@ from loadtest.bench.state.report import (
     write_state_report,
 )
 from loadtest.lib.benchmark import Benchmark, Wanted
-from loadtest.lib.machine import basic_facts, sqlite_facts
+from loadtest.lib.machine import basic_facts, postgres_facts, sqlite_facts
 from loadtest.lib.options import Option, count
 from loadtest.lib.progress import do_all
 from loadtest.lib.runs import Step, in_turns

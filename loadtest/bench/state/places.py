@@ -19,17 +19,6 @@ from manyhands.shared.crawl.store.postgres.place import parse_place
 from manyhands.shared.crawl.store.sqlite.directory import shard_file
 
 GENERATION = 1
-SETTINGS = ("server_version", "synchronous_commit", "max_wal_size", "shared_buffers")
-
-
-def postgres_facts() -> dict[str, str]:
-    """As the server runs that is measured: nothing is set but where it listens."""
-    with PostgresServer() as server, psycopg.connect(server.url) as connection:
-        found = connection.execute(
-            "SELECT name, current_setting(name) FROM unnest(%s::text[]) AS wanted (name)",
-            (list(SETTINGS),),
-        ).fetchall()
-    return {"PostgreSQL": ", ".join(f"{name} {value}" for name, value in found)}
 
 
 class Place(Protocol):

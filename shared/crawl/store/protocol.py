@@ -329,6 +329,33 @@ class ShardReaders(Protocol):
             if reader is not None:
                 yield shard, reader
 
+    # What is asked of all of them, see `ShardReader`; a store may know a shorter way.
+
+    def counters(self, layout: Layout, crawl: int) -> list[dict[str, int]]:
+        """Of each shard that has had an owner."""
+        return [reader.counters(crawl) for _, reader in self.each(layout)]
+
+    def errors(self, layout: Layout, crawl: int) -> list[ErrorGroup]:
+        """A reason comes as often as shards have it."""
+        return [group for _, reader in self.each(layout) for group in reader.errors(crawl)]
+
+    def seed_names(self, layout: Layout, crawl: int, limit: int) -> list[str]:
+        """Up to `limit` of all shards together."""
+        names: list[str] = []
+        for _, reader in self.each(layout):
+            names += reader.seed_names(crawl, limit - len(names))
+            if len(names) == limit:
+                break
+        return names
+
+    def put_off_of(self, layout: Layout, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
+        """Up to `limit` of each shard."""
+        return [
+            origin
+            for _, reader in self.each(layout)
+            for origin in reader.put_off_of(crawl, now, limit)
+        ]
+
     @contextlib.contextmanager
     def reopened_after_errors(self) -> Iterator[Self]:
         """After a StateError all are closed: next time another may be in the place of one."""

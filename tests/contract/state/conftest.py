@@ -11,8 +11,14 @@ import pytest
 
 from devservers import PostgresServer
 from manyhands.shared.crawl.store.postgres.store import PostgresStore
-from manyhands.shared.crawl.store.protocol import ControlStore, ShardReader, ShardStore
+from manyhands.shared.crawl.store.protocol import (
+    ControlStore,
+    ShardReader,
+    ShardReaders,
+    ShardStore,
+)
 from manyhands.shared.crawl.store.sqlite.directory import open_control, open_reader, open_shard
+from manyhands.shared.crawl.store.sqlite.readers import FileReaders
 from tests.contract.state.helpers import NOW
 
 
@@ -24,6 +30,8 @@ class Stores(Protocol):
     def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore: ...
 
     def reader(self, number: int = 0) -> ShardReader | None: ...
+
+    def readers(self) -> ShardReaders: ...
 
 
 class SqliteStores:
@@ -49,6 +57,11 @@ class SqliteStores:
             self._opened.callback(reader.close)
         return reader
 
+    def readers(self) -> ShardReaders:
+        readers = FileReaders(self._directory)
+        self._opened.callback(readers.close)
+        return readers
+
 
 class PostgresStores:
     """State: a schema of its own, which goes with the test: a server brings the tables of all that
@@ -69,6 +82,9 @@ class PostgresStores:
 
     def reader(self, number: int = 0) -> ShardReader | None:
         return self._store.open_reader(1, number)
+
+    def readers(self) -> ShardReaders:
+        return self._store.readers()
 
 
 def _drop(url: str, schema: str) -> None:

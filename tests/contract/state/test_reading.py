@@ -1,7 +1,7 @@
 """What anybody can read beside the owner."""
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import COUNTERS, Settled
+from manyhands.shared.crawl.store.model import COUNTERS, Layout, Settled
 from manyhands.shared.crawl.store.tally import MOST_REASONS, OTHER_REASONS
 from tests.contract.state.helpers import (
     CRAWL,
@@ -77,3 +77,26 @@ def test_reasons_beyond_a_number_are_counted_together(shard):
     assert len(groups) == MOST_REASONS + 1
     assert groups[0].reason == OTHER_REASONS
     assert groups[0].count == 50
+
+
+def test_all_shards_that_had_an_owner_are_read_together(stores):
+    readers, layout = stores.readers(), Layout(generation=1, shards=4, wanted=4, most_ever=4)
+    assert readers.counters(layout, CRAWL) == []
+    for number, site in ((1, "http://a.com"), (3, "http://b.com")):
+        owned = stores.shard(epoch=1, number=number)
+        with owned.transaction():
+            owned.admit(CRAWL, pages(number, site), NOW, are_seeds=True)
+            for domain in owned.take_domains(NOW, 1):
+                owned.keep_origin(domain.origins[0].id, NOW + number, b"")
+                [claimed, *_] = owned.claim(domain.origins[0].id, CRAWL, NOW, 1)
+        settle(owned, Settled(claimed.id, UrlState.QUEUED, reason="time-out"))
+    assert [one["queued"] for one in readers.counters(layout, CRAWL)] == [1, 3]
+    assert [one.count for one in readers.errors(layout, CRAWL)] == [1, 1]
+    assert readers.seed_names(layout, CRAWL, 9) == ["a.com", "b.com"]
+    assert len(readers.seed_names(layout, CRAWL, 1)) == 1
+    put_off = readers.put_off_of(layout, CRAWL, NOW, 9)
+    assert [(one.origin, one.ready_at) for one in put_off] == [
+        ("http://a.com", NOW + 1),
+        ("http://b.com", NOW + 3),
+    ]
+    assert readers.counters(layout, CRAWL + 1) == [dict.fromkeys(COUNTERS, 0)] * 2

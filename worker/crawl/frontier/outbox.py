@@ -70,10 +70,12 @@ class Outbox:
             await self._wanted.wait()
             await asyncio.sleep(PUMP_S)
             self._wanted.clear()
+            sources = list(self._owned)
+            taken = await asyncio.gather(*(self._take(source) for source in sources))
             batches = [
                 (source, batch)
-                for source in list(self._owned)
-                for batch in await self._take(source)
+                for source, of_source in zip(sources, taken, strict=True)
+                for batch in of_source
             ]
             if not batches:
                 continue

@@ -47,7 +47,7 @@ class Control:
         """Of each shard that has had an owner."""
 
         def read() -> list[dict[str, int]]:
-            return [reader.counters(crawl) for _, reader in self._readers.each(self.layout)]
+            return self._readers.counters(self.layout, crawl)
 
         return await self._read(read)
 
@@ -64,12 +64,8 @@ class Control:
         """None: there are more than `most`."""
 
         def read() -> frozenset[str] | None:
-            names: set[str] = set()
-            for _, reader in self._readers.each(self.layout):
-                names.update(reader.seed_names(crawl, most + 1))
-                if len(names) > most:
-                    return None
-            return frozenset(names)
+            names = frozenset(self._readers.seed_names(self.layout, crawl, most + 1))
+            return names if len(names) <= most else None
 
         return await self._read(read)
 

@@ -31,9 +31,17 @@ LONGEST_WAIT_S = 1.0
 # stopped, and must not be in the way of the next owner.
 IDLE_IN_TRANSACTION_S = 5
 LOCK_WAIT_S = 5
-_OPENING = (
-    f"SELECT set_config('idle_in_transaction_session_timeout', '{IDLE_IN_TRANSACTION_S}s', true),"
-    f" set_config('lock_timeout', '{LOCK_WAIT_S}s', true)"
+# All that a transaction of ours looks for, it looks for row by row in an index. A planner that does
+# not know yet how large a table is, or finds it small, would rather read all of it and compare: a
+# hundred times slower for the seen keys of a young shard.
+_OTHER_PLANS = ("enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin")
+_SETTINGS = {
+    "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_S}s",
+    "lock_timeout": f"{LOCK_WAIT_S}s",
+    **dict.fromkeys(_OTHER_PLANS, "off"),
+}
+_OPENING = "SELECT " + ", ".join(
+    f"set_config('{name}', '{value}', true)" for name, value in _SETTINGS.items()
 )
 # The server is there, and cannot be used yet, or not any more: it starts, ends, or has become a
 # standby.

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from manyhands.shared.crawl.store.model import Outgoing, StoredRobots
+from manyhands.shared.crawl.store.postgres.arrays import numbers
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
 
 _SEND = (
@@ -39,7 +40,7 @@ class PostgresLinks(ShardTables):
         return Outgoing(target, sequence, crawl, payload)
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
-        rows = self._rows(_OUTGOING, (list(after), list(after.values()), limit))
+        rows = self._rows(_OUTGOING, (numbers(after), numbers(after.values()), limit))
         return [Outgoing(*row) for row in rows]
 
     def forget_outgoing(self, target: int, up_to: int) -> dict[int, int]:

@@ -8,6 +8,7 @@ from manyhands.shared.crawl.store.model import (
     StoredOrigin,
     UrlRow,
 )
+from manyhands.shared.crawl.store.postgres.arrays import numbers
 from manyhands.shared.crawl.store.postgres.database import Row
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
 from manyhands.shared.crawl.store.reader_words import counters_of_rows, url_of_row
@@ -24,16 +25,23 @@ _ORIGINS = (
     "SELECT wanted.domain, found.id, found.origin, found.queued, found.ready_at, found.notes"
     " FROM unnest(%s::bigint[]) AS wanted (domain) CROSS JOIN LATERAL"
     " (SELECT id, origin, queued, ready_at, notes FROM @origins"
-    " WHERE domain = wanted.domain AND queued > 0"
+    " WHERE domain = wanted.domain AND is_waiting"
     f" ORDER BY ready_at, id LIMIT {MOST_ORIGINS}) AS found ORDER BY found.ready_at, found.id"
 )
 _PUT_OFF = (
     "SELECT id, origin, queued, ready_at, notes FROM @origins AS origins"
-    " WHERE ready_at > 0 AND ready_at > %s AND queued > 0"
+    " WHERE ready_at > 0 AND ready_at > %s AND is_waiting"
 )
 _OF_CRAWL = (
     f" AND EXISTS (SELECT 1 FROM @urls WHERE crawl = %s AND origin = origins.id AND {IS_QUEUED})"
 )
+PUT_OFF_OF_CRAWL = f"{_PUT_OFF}{_OF_CRAWL} ORDER BY ready_at LIMIT %s"
+COUNTERS = "SELECT name, value FROM @counters WHERE crawl = %s"
+ERRORS = (
+    "SELECT reason, count, sample_url, first_at, last_at FROM @errors WHERE crawl = %s"
+    " ORDER BY count DESC, reason"
+)
+SEED_NAMES = "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s"
 DOMAINS = "SELECT id, name, next_at, delay_s FROM @domains WHERE queued > 0"
 
 
@@ -41,9 +49,7 @@ class PostgresReader(ShardTables):
     """A `protocol.ShardReader`."""
 
     def counters(self, crawl: int) -> dict[str, int]:
-        return counters_of_rows(
-            self._rows("SELECT name, value FROM @counters WHERE crawl = %s", (crawl,))
-        )
+        return counters_of_rows(self._rows(COUNTERS, (crawl,)))
 
     def urls(self, crawl: int, state: UrlState, after_id: int, limit: int) -> list[UrlRow]:
         # Nothing is found at once, where it would be looked for among millions.
@@ -55,17 +61,10 @@ class PostgresReader(ShardTables):
         return [url_of_row(row) for row in rows]
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
-        rows = self._rows(
-            "SELECT reason, count, sample_url, first_at, last_at FROM @errors WHERE crawl = %s"
-            " ORDER BY count DESC, reason",
-            (crawl,),
-        )
-        return [ErrorGroup(*row) for row in rows]
+        return [ErrorGroup(*row) for row in self._rows(ERRORS, (crawl,))]
 
     def seed_names(self, crawl: int, limit: int) -> list[str]:
-        return self._listed(
-            "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s", (crawl, limit)
-        )
+        return self._listed(SEED_NAMES, (crawl, limit))
 
     def received_from(self, source: int) -> int:
         return int(self._value("SELECT up_to FROM @received WHERE source = %s", (source,)) or 0)
@@ -80,8 +79,8 @@ class PostgresReader(ShardTables):
         return [StoredOrigin(*row) for row in rows]
 
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
-        query = f"{_PUT_OFF}{_OF_CRAWL} ORDER BY ready_at LIMIT %s"
-        return [StoredOrigin(*row) for row in self._rows(query, (now, crawl, limit))]
+        rows = self._rows(PUT_OFF_OF_CRAWL, (now, crawl, limit))
+        return [StoredOrigin(*row) for row in rows]
 
     def close(self) -> None:
         """Connections are the database's."""
@@ -92,6 +91,6 @@ class PostgresReader(ShardTables):
             for number, name, next_at, delay_s in rows
         }
         if domains:
-            for domain, *origin in self._rows(_ORIGINS, (list(domains),)):
+            for domain, *origin in self._rows(_ORIGINS, (numbers(domains),)):
                 domains[domain].origins.append(StoredOrigin(*origin))
         return list(domains.values())

@@ -7,17 +7,20 @@ from collections.abc import Iterator, Sequence
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.errors import Undone
 from manyhands.shared.crawl.store.model import NewUrl, StoredDomain
+from manyhands.shared.crawl.store.postgres.arrays import numbers, texts, uuids
 from manyhands.shared.crawl.store.postgres.database import CommitInDoubt
 from manyhands.shared.crawl.store.postgres.fence import Fence
 from manyhands.shared.crawl.store.postgres.links import PostgresLinks
 from manyhands.shared.crawl.store.postgres.reader import DOMAINS, PostgresReader
-from manyhands.shared.crawl.store.postgres.tally_rows import PostgresTallyRows, columns, floats
+from manyhands.shared.crawl.store.postgres.tally_rows import PostgresTallyRows
 from manyhands.shared.crawl.store.rows import SettledRow, WaitingRow
 from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED
 
+# A question for each of many keys is a subquery or LATERAL with a limit, not a join: of a join the
+# planner may make one pass through all that a crawl has.
 _KNOWN = (
     "SELECT wanted.place FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (key, place)"
-    " WHERE EXISTS (SELECT 1 FROM @seen AS seen WHERE seen.crawl = %s AND seen.key = wanted.key)"
+    " WHERE (SELECT true FROM @seen WHERE crawl = %s AND key = wanted.key)"
 )
 _ADD_SEED_NAMES = (
     "INSERT INTO @seed_names (crawl, name, domain)"
@@ -25,11 +28,9 @@ _ADD_SEED_NAMES = (
     " ON CONFLICT DO NOTHING"
 )
 _OF_HOSTS = (
-    "SELECT coalesce(hosts.admitted, 0)"
-    " FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (origin, place)"
-    " LEFT JOIN @origins AS origins ON origins.origin = wanted.origin"
-    " LEFT JOIN @hosts AS hosts ON hosts.crawl = %s AND hosts.origin = origins.id"
-    " ORDER BY wanted.place"
+    "SELECT coalesce((SELECT admitted FROM @hosts WHERE crawl = %s AND origin ="
+    " (SELECT id FROM @origins WHERE origin = wanted.origin)), 0)"
+    " FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (origin, place) ORDER BY wanted.place"
 )
 _ADD_DOMAINS = (
     "INSERT INTO @domains (name) SELECT DISTINCT unnest(%s::text[]) ON CONFLICT DO NOTHING"
@@ -43,15 +44,15 @@ _ORIGIN_IDS = (
     "SELECT origins.id FROM unnest(%s::text[]) WITH ORDINALITY AS given (origin, place)"
     " JOIN @origins AS origins ON origins.origin = given.origin ORDER BY given.place"
 )
+# `seen` in the order of the keys, so that each page of its index is touched once.
 _ADD_URLS = (
-    "INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url)"
-    " SELECT %s + place - 1, %s, %s, origin, depth, redirects, key, url"
+    "WITH given AS MATERIALIZED (SELECT %s::bigint + place - 1 AS id, %s::bigint AS crawl, origin,"
+    " depth, redirects, key, url"
     " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[])"
-    " WITH ORDINALITY AS given (origin, depth, redirects, key, url, place)"
-)
-_ADD_SEEN = (
-    "INSERT INTO @seen (crawl, key, url) SELECT %s, key, url"
-    " FROM unnest(%s::uuid[], %s::bigint[]) AS given (key, url)"
+    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, place)),"
+    " seen AS (INSERT INTO @seen (crawl, key, url) SELECT crawl, key, id FROM given ORDER BY key)"
+    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url)"
+    " SELECT id, crawl, %s, origin, depth, redirects, key, url FROM given"
 )
 _CLAIMABLE = (
     "SELECT id, uuid_send(key), url, depth, redirects, attempts FROM @urls"
@@ -80,7 +81,8 @@ _DUE_AT = (
 _OF_KEYS = (
     "SELECT wanted.place - 1, urls.id, urls.state, urls.origin, urls.epoch"
     " FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (key, place)"
-    " JOIN @seen AS seen ON seen.crawl = %s AND seen.key = wanted.key"
+    " CROSS JOIN LATERAL"
+    " (SELECT url FROM @seen WHERE crawl = %s AND key = wanted.key LIMIT 1) AS seen"
     " JOIN @urls AS urls ON urls.id = seen.url ORDER BY wanted.place"
 )
 _DONE = f"UPDATE @urls SET state = {UrlState.DONE:d}, updated_at = %s WHERE id = ANY(%s::bigint[])"
@@ -92,7 +94,7 @@ _QUEUED = f"SELECT id, origin, url FROM @urls WHERE crawl = %s AND {IS_QUEUED}"
 _QUEUED_OF_DOMAIN = (
     "SELECT urls.id, urls.origin, urls.url FROM @origins AS origins"
     f" JOIN @urls AS urls ON urls.crawl = %s AND urls.origin = origins.id AND urls.{IS_QUEUED}"
-    " WHERE origins.domain = (SELECT id FROM @domains WHERE name = %s) AND origins.queued > 0"
+    " WHERE origins.domain = (SELECT id FROM @domains WHERE name = %s) AND origins.is_waiting"
     " LIMIT %s"
 )
 _END = "UPDATE @urls SET state = %s, reason = %s, updated_at = %s WHERE id = ANY(%s::bigint[])"
@@ -140,24 +142,25 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
     # Admission
 
     def known(self, crawl: int, keys: Sequence[bytes]) -> list[int]:
-        places = self._listed(_KNOWN, (_uuids(keys), crawl))
+        places = self._listed(_KNOWN, (uuids(keys), crawl))
         return [place - 1 for place in places]
 
     def seed_names_among(self, crawl: int, names: Sequence[str]) -> list[str]:
         return self._listed(
             "SELECT name FROM @seed_names WHERE crawl = %s AND name = ANY(%s::text[])",
-            (crawl, list(names)),
+            (crawl, texts(names)),
         )
 
     def add_seed_names(self, crawl: int, names: Sequence[tuple[str, str]]) -> None:
         if names:
-            self._send(_ADD_SEED_NAMES, (crawl, *columns(names)))
+            listed, domains = zip(*names, strict=True)
+            self._send(_ADD_SEED_NAMES, (crawl, texts(listed), texts(domains)))
 
     def admitted_of_hosts(self, crawl: int, origins: Sequence[str]) -> list[int]:
-        return self._listed(_OF_HOSTS, (list(origins), crawl))
+        return self._listed(_OF_HOSTS, (crawl, texts(origins)))
 
     def origin_ids(self, origins: Sequence[tuple[str, str]]) -> list[int]:
-        names, domains = columns(origins)
+        names, domains = map(texts, zip(*origins, strict=True))
         self._send(_ADD_DOMAINS, (domains,))
         self._send(_ADD_ORIGINS, (names, domains))
         return self._listed(_ORIGIN_IDS, (names,))
@@ -169,22 +172,16 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
         self, first: int, crawl: int, now: float, urls: Sequence[NewUrl], origins: Sequence[int]
     ) -> None:
         self._next_url = first + len(urls)
-        keys = _uuids([url.key for url in urls])
         self._send(
             _ADD_URLS,
             (
-                *(first, crawl, now, list(origins)),
-                [url.depth for url in urls],
-                [url.redirects for url in urls],
-                keys,
-                [url.url for url in urls],
+                *(first, crawl, numbers(origins)),
+                numbers([url.depth for url in urls]),
+                numbers([url.redirects for url in urls]),
+                uuids([url.key for url in urls]),
+                texts([url.url for url in urls]),
+                now,
             ),
-        )
-        # In the order of the keys, so that each page of the index is touched once.
-        in_order = sorted(range(len(urls)), key=keys.__getitem__)
-        self._send(
-            _ADD_SEEN,
-            (crawl, [keys[place] for place in in_order], [first + place for place in in_order]),
         )
 
     # Domains
@@ -192,7 +189,7 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
     def due_domains(self, due_by: float, limit: int) -> list[StoredDomain]:
         return self._with_origins(
             self._rows(
-                f"{DOMAINS} AND taken = 0 AND next_at <= %s ORDER BY next_at, id LIMIT %s",
+                f"{DOMAINS} AND due_at <= %s ORDER BY due_at, id LIMIT %s",
                 (due_by, limit),
             )
         )
@@ -205,7 +202,7 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
 
     def take(self, domains: Sequence[int], epoch: int) -> None:
         self._send(
-            "UPDATE @domains SET taken = %s WHERE id = ANY(%s::bigint[])", (epoch, list(domains))
+            "UPDATE @domains SET taken = %s WHERE id = ANY(%s::bigint[])", (epoch, numbers(domains))
         )
 
     def give_all_up(self, now: float) -> None:
@@ -227,34 +224,34 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
         ]
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None:
-        self._send(_CLAIM, (epoch, now, list(ids)))
+        self._send(_CLAIM, (epoch, now, numbers(ids)))
 
     def due_at(self, crawl: int, origin: int) -> float | None:
         at: float | None = self._value(_DUE_AT, (crawl, origin))
         return at
 
     def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
-        rows = self._rows(_OWED, (list(ids), epoch))
+        rows = self._rows(_OWED, (numbers(ids), epoch))
         return [(number, crawl, origin, state, url) for number, crawl, origin, state, url in rows]
 
     def write_settled(self, rows: Sequence[SettledRow], now: float) -> None:
-        ids, states, statuses, reasons, attempts, not_before = columns(rows)
+        ids, states, statuses, reasons, attempts, not_before = zip(*rows, strict=True)
         self._send(
             _SETTLE,
             (
-                *(now, ids, [int(state) for state in states], statuses),  # type: ignore[call-overload]
-                *(reasons, attempts, floats(not_before)),
+                *(now, numbers(ids), numbers(map(int, states)), numbers(statuses)),
+                *(texts(reasons), numbers(attempts), numbers(not_before)),
             ),
         )
 
     def of_keys(self, crawl: int, keys: Sequence[bytes]) -> list[tuple[int, int, int, int, int]]:
-        rows = self._rows(_OF_KEYS, (_uuids(keys), crawl))
+        rows = self._rows(_OF_KEYS, (uuids(keys), crawl))
         return [
             (place, number, state, origin, epoch) for place, number, state, origin, epoch in rows
         ]
 
     def mark_done(self, ids: Sequence[int], now: float) -> None:
-        self._send(_DONE, (now, list(ids)))
+        self._send(_DONE, (now, numbers(ids)))
 
     def parsing_since(
         self, crawl: int, before: float, limit: int
@@ -272,17 +269,13 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
         return _waiting(self._rows(_QUEUED_OF_DOMAIN, (crawl, domain, limit)))
 
     def end(self, ids: Sequence[int], state: UrlState, reason: str, now: float) -> None:
-        self._send(_END, (int(state), reason, now, list(ids)))
+        self._send(_END, (int(state), reason, now, numbers(ids)))
 
     def crawls_with(self, counter: str) -> list[int]:
         return self._listed("SELECT crawl FROM @counters WHERE name = %s AND value > 0", (counter,))
 
     def queue_claimed(self, crawl: int) -> list[tuple[int, int]]:
         return [(origin, number) for origin, number in self._changed(_QUEUE_CLAIMED, (crawl,))]
-
-
-def _uuids(keys: Sequence[bytes]) -> list[str]:
-    return [key.hex() for key in keys]
 
 
 def _waiting(rows: Sequence[tuple[object, ...]]) -> list[WaitingRow]:

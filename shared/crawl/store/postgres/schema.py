@@ -8,6 +8,10 @@ before the name of such a table; in those of the control tables, before theirs.
 Only `urls`, `domains`, `origins` and `counters` are updated. Their pages keep room for new versions
 of their rows, and autovacuum comes soon. A row of `urls` is updated two or three times in its life;
 `seen`, which has as many rows and a random order, never.
+
+An update leaves the indexes alone as long as no value changes that one of them is about, in its
+columns or its condition. So what is counted all the time (`queued`) is in none: `is_waiting` and
+`due_at` are, which mostly stay what they are.
 """
 
 from dataclasses import dataclass
@@ -89,15 +93,18 @@ _SHARD_FIRST = (
     " id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE,"
     " queued bigint NOT NULL DEFAULT 0, next_at double precision NOT NULL DEFAULT 0,"
     f" delay_s double precision NOT NULL DEFAULT {UNKNOWN_DELAY_S},"
-    f" taken bigint NOT NULL DEFAULT 0) WITH ({_UPDATED_OFTEN})",
-    "CREATE INDEX @@domains_due ON @domains (next_at, id) WHERE queued > 0 AND taken = 0",
+    " taken bigint NOT NULL DEFAULT 0, due_at double precision GENERATED ALWAYS AS"
+    " (CASE WHEN queued > 0 AND taken = 0 THEN next_at END) STORED)"
+    f" WITH ({_UPDATED_OFTEN})",
+    "CREATE INDEX @@domains_due ON @domains (due_at, id) WHERE due_at IS NOT NULL",
     "CREATE INDEX @@domains_taken ON @domains (taken) WHERE taken <> 0",
     "CREATE TABLE @origins ("
     " id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, origin text NOT NULL UNIQUE,"
     " domain bigint NOT NULL, queued bigint NOT NULL DEFAULT 0,"
-    " ready_at double precision NOT NULL DEFAULT 0, notes bytea NOT NULL DEFAULT '')"
+    " ready_at double precision NOT NULL DEFAULT 0, notes bytea NOT NULL DEFAULT '',"
+    " is_waiting boolean GENERATED ALWAYS AS (queued > 0) STORED)"
     f" WITH ({_UPDATED_OFTEN})",
-    "CREATE INDEX @@origins_waiting ON @origins (domain, ready_at, id) WHERE queued > 0",
+    "CREATE INDEX @@origins_waiting ON @origins (domain, ready_at, id) WHERE is_waiting",
     "CREATE INDEX @@origins_put_off ON @origins (ready_at) WHERE ready_at > 0",
     # Ever admitted: what the limit of a host is held against.
     "CREATE TABLE @hosts ("

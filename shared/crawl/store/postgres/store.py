@@ -11,9 +11,10 @@ from manyhands.shared.crawl.store.postgres.fence import Fence
 from manyhands.shared.crawl.store.postgres.migration import migrate
 from manyhands.shared.crawl.store.postgres.place import parse_place
 from manyhands.shared.crawl.store.postgres.reader import PostgresReader
+from manyhands.shared.crawl.store.postgres.readers import PostgresReaders
 from manyhands.shared.crawl.store.postgres.rows import PostgresRows
 from manyhands.shared.crawl.store.postgres.schema import Names, shard_names
-from manyhands.shared.crawl.store.protocol import ControlStore, Progress, ShardReaders
+from manyhands.shared.crawl.store.protocol import ControlStore, Progress
 from manyhands.shared.crawl.store.shard import MOST_REPEATS, Shard
 
 
@@ -58,8 +59,8 @@ class PostgresStore:
         )
         return PostgresReader(database, shard_names(schema, generation, shard)) if found else None
 
-    def readers(self) -> "PostgresReaders":
-        return PostgresReaders(self)
+    def readers(self) -> PostgresReaders:
+        return PostgresReaders(self._databases)
 
     def reshard(self, control: ControlStore, shards: int, on_progress: Progress) -> None:
         layout = control.layout(shards)
@@ -90,20 +91,3 @@ class PostgresStore:
 
     def _database(self, shard: int) -> Database:
         return self._databases[shard % len(self._databases)]
-
-
-class PostgresReaders(ShardReaders):
-    """State: those that were asked for before."""
-
-    def __init__(self, store: PostgresStore) -> None:
-        self._store = store
-        self._known: dict[tuple[int, int], PostgresReader] = {}
-
-    def get(self, generation: int, shard: int) -> PostgresReader | None:
-        known = self._known.get((generation, shard))
-        if known is None and (found := self._store.open_reader(generation, shard)) is not None:
-            known = self._known[generation, shard] = found
-        return known
-
-    def close(self) -> None:
-        self._known.clear()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from manyhands.shared.crawl.store.postgres.arrays import numbers, texts
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
 
 _ADD_COUNTERS = (
@@ -9,17 +10,13 @@ _ADD_COUNTERS = (
     " SELECT * FROM unnest(%s::bigint[], %s::text[], %s::bigint[])"
     " ON CONFLICT (crawl, name) DO UPDATE SET value = old.value + excluded.value"
 )
-_ADD_TO_ORIGINS = (
-    "UPDATE @origins AS origins SET queued = queued + changed.number"
-    " FROM unnest(%s::bigint[], %s::bigint[]) AS changed (id, number)"
-    " WHERE origins.id = changed.id"
-)
-_ADD_TO_DOMAINS = (
-    "UPDATE @domains AS domains SET queued = queued + changed.number FROM"
-    " (SELECT origins.domain, sum(given.number)::bigint AS number"
-    " FROM unnest(%s::bigint[], %s::bigint[]) AS given (id, number)"
-    " JOIN @origins AS origins ON origins.id = given.id GROUP BY origins.domain"
-    " HAVING sum(given.number) <> 0) AS changed WHERE domains.id = changed.domain"
+_ADD_TO_QUEUED = (
+    "WITH changed AS (UPDATE @origins AS origins SET queued = queued + given.number"
+    " FROM unnest(%s::bigint[], %s::bigint[]) AS given (id, number) WHERE origins.id = given.id"
+    " RETURNING origins.domain, given.number)"
+    " UPDATE @domains AS domains SET queued = queued + summed.number"
+    " FROM (SELECT domain, sum(number)::bigint AS number FROM changed GROUP BY domain"
+    " HAVING sum(number) <> 0) AS summed WHERE domains.id = summed.domain"
 )
 _ADD_TO_HOSTS = (
     "INSERT INTO @hosts AS old (crawl, origin, admitted)"
@@ -51,36 +48,35 @@ class PostgresTallyRows(ShardTables):
     """All of it is sent, and not waited for."""
 
     def add_to_counters(self, rows: Sequence[tuple[int, str, int]]) -> None:
-        self._send(_ADD_COUNTERS, columns(rows))
+        crawls, names, by = zip(*rows, strict=True)
+        self._send(_ADD_COUNTERS, (numbers(crawls), texts(names), numbers(by)))
 
     def add_to_queued(self, rows: Sequence[tuple[int, int]]) -> None:
-        listed = columns(rows)
-        self._send(_ADD_TO_ORIGINS, listed)
-        self._send(_ADD_TO_DOMAINS, listed)
+        self._send(_ADD_TO_QUEUED, [numbers(column) for column in zip(*rows, strict=True)])
 
     def add_to_hosts(self, rows: Sequence[tuple[int, int, int]]) -> None:
-        self._send(_ADD_TO_HOSTS, columns(rows))
+        self._send(_ADD_TO_HOSTS, [numbers(column) for column in zip(*rows, strict=True)])
 
     def reasons(self, crawl: int) -> list[str]:
         return self._listed("SELECT reason FROM @errors WHERE crawl = %s", (crawl,))
 
     def add_to_errors(self, rows: Sequence[tuple[int, str, int, str, float, float]]) -> None:
-        self._send(_ADD_ERRORS, columns(rows))
+        crawls, reasons, counts, samples, first, last = zip(*rows, strict=True)
+        self._send(
+            _ADD_ERRORS,
+            (
+                *(numbers(crawls), texts(reasons), numbers(counts), texts(samples)),
+                *(numbers(first), numbers(last)),
+            ),
+        )
 
     def keep_domains(self, rows: Sequence[tuple[int, float, float, bool]]) -> None:
-        numbers, next_at, delays_s, are_taken = columns(rows)
-        self._send(_KEEP_DOMAINS, (numbers, floats(next_at), floats(delays_s), are_taken))
+        ids, next_at, delays_s, are_taken = zip(*rows, strict=True)
+        self._send(
+            _KEEP_DOMAINS,
+            (numbers(ids), numbers(next_at), numbers(delays_s), list(are_taken)),
+        )
 
     def keep_origins(self, rows: Sequence[tuple[int, float, bytes]]) -> None:
-        numbers, ready_at, notes = columns(rows)
-        self._send(_KEEP_ORIGINS, (numbers, floats(ready_at), notes))
-
-
-def columns(rows: Sequence[tuple[object, ...]]) -> list[list[object]]:
-    """As unnest wants them."""
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def floats(values: list[object]) -> list[object]:
-    """Of one type, where some may be whole numbers."""
-    return [float(value) for value in values]  # type: ignore[arg-type]
+        ids, ready_at, notes = zip(*rows, strict=True)
+        self._send(_KEEP_ORIGINS, (numbers(ids), numbers(ready_at), list(notes)))

@@ -5,11 +5,13 @@ import pytest
 from loadtest.bench.crawl.benchmark import plan_crawl
 from loadtest.bench.crawl.cells import (
     CELLS,
+    OUR_SIDES,
     OURS,
+    PEERS,
     PLAIN,
     PYTHON_PROFILE,
     SCALING,
-    SIDES,
+    STORES,
     TLS,
     parse_crawl_cells,
     sides_of,
@@ -17,7 +19,7 @@ from loadtest.bench.crawl.cells import (
 
 
 def test_every_cell_has_a_key_of_its_own():
-    assert len({cell.key for cell in CELLS}) == len(CELLS) == 5
+    assert len({cell.key for cell in CELLS}) == len(CELLS) == 6
 
 
 @pytest.mark.parametrize(
@@ -59,9 +61,10 @@ def test_another_number_of_pages_leaves_each_host_as_large():
 
 
 def test_the_others_crawl_where_they_are_compared_with():
-    assert sides_of(PLAIN, with_peers=False) == list(SIDES)
+    assert sides_of(PLAIN, with_peers=False) == [OURS, *PEERS]
     assert sides_of(TLS, with_peers=False) == [OURS]
-    assert sides_of(TLS, with_peers=True) == list(SIDES)
+    assert sides_of(TLS, with_peers=True) == [OURS, *PEERS]
+    assert sides_of(STORES, with_peers=True) == list(OUR_SIDES)
     assert (
         sides_of(SCALING[0], with_peers=True) == sides_of(PYTHON_PROFILE, with_peers=True) == [OURS]
     )
@@ -69,6 +72,9 @@ def test_the_others_crawl_where_they_are_compared_with():
 
 def test_every_crawler_runs_a_cell_once_a_round_and_not_always_first():
     steps = list(plan_crawl(CELLS, 3, with_peers=False))
-    assert len(steps) == len(set(steps)) == 3 * (len(SIDES) + len(CELLS) - 1)
-    first = [step.side for step in steps if step.cell == PLAIN][:: len(SIDES)]
-    assert set(first) == set(SIDES)
+    assert len(steps) == len(set(steps)) == 3 * (len(PEERS) + len(OUR_SIDES) - 1 + len(CELLS))
+    for cell in (PLAIN, STORES):
+        sides = sides_of(cell, with_peers=False)
+        assert len(sides) == 3
+        first = [step.side for step in steps if step.cell == cell][:: len(sides)]
+        assert set(first) == set(sides)
