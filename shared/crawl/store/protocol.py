@@ -283,6 +283,9 @@ class ControlStore(Protocol):
 
     def purge_done(self, purge: int) -> None: ...
 
+    def shards_with_orders(self) -> set[int]:
+        """Those with seeds or purges that no owner has taken yet."""
+
     def grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
         """Of the `most` pages that a crawl may fetch in all, grant a member up to `wanted`, which
         it may fetch without asking again."""
