@@ -119,8 +119,16 @@ class ShardStore(ShardReader, Protocol):
     def claim(self, origin_id: int, crawl: int, now: float, limit: int) -> list[ClaimedUrl]:
         """Take URLs that may be fetched now: those that never were first, in order of arrival."""
 
+    def claim_each(
+        self, wanted: Mapping[int, int], crawl: int, now: float
+    ) -> dict[int, list[ClaimedUrl]]:
+        """The same for many origins, with how many are wanted of each."""
+
     def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
         """The earliest `not_before` of its queued URLs of these crawls; None: there are none."""
+
+    def due_at_each(self, origins: Collection[int], crawls: Collection[int]) -> dict[int, float]:
+        """The same for many origins, without those that have none."""
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
         """Of rows that are CLAIMED by this epoch; others are left as they are. Final states add

@@ -290,12 +290,13 @@ def _admit(
         store.admit(crawl, links, now, host_limit=limit)
 
 
-def _admit_all(store: ShardStore, all_coming: list[Coming]) -> None:
+def _admit_all(store: ShardStore, all_coming: list[Coming]) -> list[None]:
     now = clock.now()
     for crawl in {coming.crawl for coming in all_coming}:
         mine = [coming for coming in all_coming if coming.crawl == crawl]
         urls = [url for coming in mine for url in coming.urls]
         _admit(store, crawl, urls, now, mine[0].host_limit)
+    return [None] * len(all_coming)
 
 
 def _end(store: ShardStore, endings: list[Ending]) -> None:

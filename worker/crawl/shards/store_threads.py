@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
@@ -87,9 +87,10 @@ class StoreThreads:
         return self._add_some_time(_Change(shard, call, self._loop.create_future()))
 
     def change_with(
-        self, shard: int, call: Callable[[ShardStore, list[Item]], None], item: Item
-    ) -> "asyncio.Future[None]":
-        """Like `change`, but one call for all items that go in the same transaction."""
+        self, shard: int, call: Callable[[ShardStore, list[Item]], list[Result]], item: Item
+    ) -> asyncio.Future[Result]:
+        """Like `change`, but one call for all items that go in the same transaction, which gives
+        the answers to all of them."""
         return self._add(_Change(shard, call, self._loop.create_future(), items=[item]))
 
     def change_together(
@@ -265,15 +266,18 @@ def _done(store: ShardStore, changes: Sequence[_Change]) -> Results:
             items.setdefault(change.call, []).extend(change.items)
             if change.is_last or change.call not in places:
                 places[change.call] = place
-    results: Results = []
+    answers: dict[Any, Iterator[Any]] = {}
+    results: dict[asyncio.Future[Any], Any] = {}
     for place, change in enumerate(changes):
-        result = None
+        results[change.future] = None
         if change.items is None:
-            result = change.call(store)
+            results[change.future] = change.call(store)
         elif places[change.call] == place:
-            change.call(store, items[change.call])
-        results.append((change.future, result))
-    return results
+            answers[change.call] = iter(change.call(store, items[change.call]) or ())
+    for change in changes:
+        if change.items is not None:
+            results[change.future] = next(answers[change.call], None)
+    return list(results.items())
 
 
 def _outside(changes: Iterable[_Change]) -> Results:
