@@ -148,6 +148,8 @@ def outcome(run: StateRun) -> str:
 
 def print_state_report(console: Console, report: StateReport) -> None:
     for kind, figures in FIGURES.items():
+        if not report.of_kind(kind):
+            continue
         table = Table(box=None, pad_edge=False)
         for index, column in enumerate(("median", *(figure.title for figure in figures))):
             table.add_column(column, justify="right" if index else "left")
