@@ -367,6 +367,21 @@ class ShardReaders(Protocol):
             for origin in reader.put_off_of(crawl, now, limit)
         ]
 
+    def received(
+        self, layout: Layout, wanted: Mapping[int, Collection[int]]
+    ) -> dict[int, dict[int, int]]:
+        """By target and source: up to which number the batches of some sources have arrived in
+        each target. Targets that cannot be read are left out."""
+        found = {}
+        for target, sources in wanted.items():
+            with contextlib.suppress(StateError), self.reopened_after_errors():
+                reader = self.get(layout.generation, target)
+                found[target] = {
+                    source: reader.received_from(source) if reader is not None else 0
+                    for source in sources
+                }
+        return found
+
     @contextlib.contextmanager
     def reopened_after_errors(self) -> Iterator[Self]:
         """After a StateError all are closed: next time another may be in the place of one."""
