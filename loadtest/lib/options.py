@@ -27,6 +27,11 @@ def count(text: str) -> int:
     return int(text)
 
 
+def counts(text: str) -> list[int]:
+    """Of a list such as `1000,2000`."""
+    return [count(part) for part in text.split(",")]
+
+
 def some_of(known: Iterable[str], what: str) -> Callable[[str], list[str]]:
     """Of a list such as `ours,rust`."""
     names = set(known)

@@ -4,7 +4,14 @@ import contextlib
 
 from rich.console import Console
 
-from loadtest.bench.state.cells import COST_URLS, ONE_SHARD, SEEN_BATCHES, WRITE_S, cells
+from loadtest.bench.state.cells import (
+    COST_URLS,
+    MEASURES,
+    ONE_SHARD,
+    SEEN_BATCHES,
+    WRITE_S,
+    cells,
+)
 from loadtest.bench.state.measure import (
     SeenState,
     Values,
@@ -22,11 +29,11 @@ from loadtest.bench.state.report import (
 )
 from loadtest.lib.benchmark import Benchmark, Wanted
 from loadtest.lib.machine import basic_facts, postgres_facts, sqlite_facts
-from loadtest.lib.options import Option, count
+from loadtest.lib.options import Option, counts, one_or_more
 from loadtest.lib.progress import do_all
 from loadtest.lib.runs import Step, in_turns
 
-SEEN_URLS = 5_000_000
+SEEN_URLS = [1_000_000, 20_000_000]
 # Nothing is compared: the store alone is measured.
 STORE = "store"
 
@@ -34,8 +41,7 @@ STORE = "store"
 class StateBench:
     """State: the places with many seen keys, which are made once for all rounds."""
 
-    def __init__(self, seen: int, opened: contextlib.ExitStack) -> None:
-        self._seen = seen
+    def __init__(self, opened: contextlib.ExitStack) -> None:
         self._opened = opened
         self._places = Places(opened)
         self._states: dict[str, SeenState] = {}
@@ -46,29 +52,30 @@ class StateBench:
     def _measure(self, step: Step[str, str]) -> Values:
         kind, store, *rest = step.cell.split("/")
         if kind == "seen":
-            return self._seen_state(store).measure(step.round, SEEN_BATCHES)
+            return self.seen_state(step.cell).measure(step.round, SEEN_BATCHES)
         with self._places.new(store) as place:
             if kind == "costs":
                 return measure_costs(place, COST_URLS)
             writers, layout = rest
             return measure_writers(place, int(writers), layout == ONE_SHARD, WRITE_S)
 
-    def _seen_state(self, store: str) -> SeenState:
-        if store not in self._states:
+    def seen_state(self, cell: str) -> SeenState:
+        if cell not in self._states:
+            _, store, seen = cell.split("/")
             place = self._opened.enter_context(self._places.new(store))
-            self._states[store] = self._opened.enter_context(seen_state(place, self._seen))
-        return self._states[store]
+            self._states[cell] = self._opened.enter_context(seen_state(place, int(seen)))
+        return self._states[cell]
 
 
 def run(console: Console, wanted: Wanted[None]) -> StateReport:
-    rounds, seen = wanted.rounds, wanted.options.seen
-    chosen = cells(seen)
+    rounds = wanted.rounds
+    chosen = cells(wanted.options.seen, wanted.options.measures)
     with contextlib.ExitStack() as opened:
         done = do_all(
             console,
             list(in_turns(chosen, rounds, lambda _cell, _round: (STORE,))),
             label=lambda step: f"{step.cell}  round {step.round}/{rounds}",
-            run=StateBench(seen, opened).run,
+            run=StateBench(opened).run,
             error=lambda run: run.error,
             result=outcome,
         )
@@ -80,7 +87,10 @@ BENCHMARK = Benchmark(
     help="admit, claim and settle URLs in the state store, by several processes and among many",
     rounds=3,
     facts=lambda: basic_facts() | sqlite_facts() | postgres_facts(),
-    options=(Option("--seen", "URLs that are known (default %(default)s)", count, SEEN_URLS),),
+    options=(
+        Option("--seen", "URLs that are known, or a list (default %(default)s)", counts, SEEN_URLS),
+        one_or_more(MEASURES, "--measures", "measure"),
+    ),
     run=run,
     show=print_state_report,
     write=write_state_report,

@@ -1,6 +1,8 @@
 """What `bench-state` measures: writers that share a shard or do not, costs, and many seen URLs, in
 SQLite files and in PostgreSQL. Pure."""
 
+from collections.abc import Collection, Sequence
+
 WRITERS = (1, 2, 4)
 WRITE_S = 4.0
 SQLITE, POSTGRES = "sqlite", "postgres"
@@ -12,8 +14,12 @@ COST_URLS = 200_000
 SEEN_BATCHES = 12
 
 
-def cells(seen: int) -> list[str]:
-    """What is measured, the kind of store, and the rest."""
+MEASURES = ("writers", "costs", "seen")
+MANY_WRITERS = f"writers/{POSTGRES}/{WRITERS[-1]}/{OWN_SHARD}"
+
+
+def cells(seen: Sequence[int], measures: Collection[str] = MEASURES) -> list[str]:
+    """What is measured, the kind of store, and the rest. `seen`: how many URLs are known."""
     shared = [
         f"writers/{kind}/{number}/{layout}"
         for kind in KINDS
@@ -22,11 +28,16 @@ def cells(seen: int) -> list[str]:
         # In PostgreSQL a shard is written by one owner; others would wait for the same rows.
         if (kind, layout) != (POSTGRES, ONE_SHARD)
     ]
-    return [
+    found = [
         *shared,
         *(f"costs/{kind}" for kind in KINDS),
-        *(f"seen/{kind}/{seen}" for kind in KINDS),
+        *(seen_cell(kind, number) for kind in KINDS for number in seen),
     ]
+    return [cell for cell in found if kind_of(cell) in measures]
+
+
+def seen_cell(store: str, seen: int) -> str:
+    return f"seen/{store}/{seen}"
 
 
 def kind_of(cell: str) -> str:

@@ -84,8 +84,7 @@ class Schema:
         table = f"{self._name}.g{GENERATION}_s{shard:04}_seen"
         into = f"COPY {table} (crawl, key, url) FROM STDIN"
         with psycopg.connect(self._conninfo) as connection, connection.cursor().copy(into) as copy:
-            for number, key in enumerate(keys, 1):
-                copy.write_row((crawl, key.hex(), number))
+            copy.write("".join(f"{crawl}\t{key.hex()}\t{at}\n" for at, key in enumerate(keys, 1)))
 
     def server_cpu_s(self) -> float:
         server = psutil.Process(self._server.pid)

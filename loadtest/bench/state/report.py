@@ -7,7 +7,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from loadtest.bench.state.cells import KINDS, LAYOUTS, WRITE_S, kind_of, title_of
+from loadtest.bench.state.cells import (
+    KINDS,
+    LAYOUTS,
+    MANY_WRITERS,
+    POSTGRES,
+    WRITE_S,
+    kind_of,
+    seen_cell,
+    title_of,
+)
 from loadtest.bench.state.measure import BATCH, HOSTS, SETTLED_AT_ONCE, SHARDS, SMALL_BATCH
 from loadtest.bench.state.urls import KNOWN_SHARE, SAME_HOST_SHARE
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
@@ -16,10 +25,16 @@ from loadtest.lib.plot import Bar, Group, draw
 from loadtest.lib.report import Report
 from loadtest.lib.stats import Spread
 from loadtest.lib.tables import table_head, table_line
+from loadtest.lib.targets import Target, verdict_lines, verdicts
+from loadtest.lib.terminal import print_verdicts
 
+LEAST_LINKS_PER_S = 45_000
+MANY, FEW = 20_000_000, 1_000_000
+LEAST_OF_FEWER = 0.5
+RATE = Figure("links_per_s", "links/s")
 FIGURES = {
     "writers": (
-        Figure("links_per_s", "links/s"),
+        RATE,
         Figure("client_us", "CPU µs per link", 1),
         Figure("server_us", "CPU µs of the server per link", 1),
         Figure("slowest_links_per_s", "links/s of the slowest process"),
@@ -37,7 +52,7 @@ FIGURES = {
         Figure("url_bytes", "bytes on disk per URL"),
     ),
     "seen": (
-        Figure("links_per_s", "links/s"),
+        RATE,
         Figure("admit_us", "CPU µs per link", 1),
         Figure("batch_p99_ms", "transaction p99 ms", 1),
         Figure("duplicates_share", "known", 2),
@@ -98,6 +113,34 @@ class StateReport(Report[str, StateRun]):
             run.values[figure.name] for run in self.runs if run.cell == cell and run.error is None
         )
 
+    def of_fewer(self, many: int, few: int) -> Spread | None:
+        """Links/s in PostgreSQL among many known ones to those among few, round by round."""
+        among_many, among_few = (
+            {
+                run.round: run.values[RATE.name]
+                for run in self.runs
+                if run.cell == seen_cell(POSTGRES, seen) and run.error is None
+            }
+            for seen in (many, few)
+        )
+        return Spread.of_ratios(among_many, among_few)
+
+
+TARGETS: tuple[Target[StateReport], ...] = (
+    Target(
+        f"{title_of(MANY_WRITERS)}: at least {LEAST_LINKS_PER_S:,} links/s",
+        lambda report: report.spread(MANY_WRITERS, RATE),
+        least=LEAST_LINKS_PER_S,
+        digits=0,
+    ),
+    Target(
+        f"PostgreSQL: among {MANY:,} seen URLs at least {LEAST_OF_FEWER:g} × of the links/s among"
+        f" {FEW:,}",
+        lambda report: report.of_fewer(MANY, FEW),
+        least=LEAST_OF_FEWER,
+    ),
+)
+
 
 def outcome(run: StateRun) -> str:
     return ", ".join(f"{name} {value:,.1f}" for name, value in run.values.items())
@@ -105,6 +148,8 @@ def outcome(run: StateRun) -> str:
 
 def print_state_report(console: Console, report: StateReport) -> None:
     for kind, figures in FIGURES.items():
+        if not report.of_kind(kind):
+            continue
         table = Table(box=None, pad_edge=False)
         for index, column in enumerate(("median", *(figure.title for figure in figures))):
             table.add_column(column, justify="right" if index else "left")
@@ -112,10 +157,13 @@ def print_state_report(console: Console, report: StateReport) -> None:
             medians = (figure.median(report.spread(cell, figure)) for figure in figures)
             table.add_row(title_of(cell), *medians)
         console.print(table, "")
+    print_verdicts(console, verdicts(report, TARGETS))
 
 
 def state_markdown(report: StateReport) -> str:
     lines = head_lines(report, "The state store of the crawls")
+    if rows := verdicts(report, TARGETS):
+        lines += [*verdict_lines(rows), ""]
     lines += ["![the state store](state.svg)", "", HOW, "", *machine_lines(report, "state")]
     for kind, (title, text) in SECTIONS.items():
         if report.of_kind(kind):

@@ -119,8 +119,16 @@ class ShardStore(ShardReader, Protocol):
     def claim(self, origin_id: int, crawl: int, now: float, limit: int) -> list[ClaimedUrl]:
         """Take URLs that may be fetched now: those that never were first, in order of arrival."""
 
+    def claim_each(
+        self, wanted: Mapping[int, int], crawl: int, now: float
+    ) -> dict[int, list[ClaimedUrl]]:
+        """The same for many origins, with how many are wanted of each."""
+
     def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
         """The earliest `not_before` of its queued URLs of these crawls; None: there are none."""
+
+    def due_at_each(self, origins: Collection[int], crawls: Collection[int]) -> dict[int, float]:
+        """The same for many origins, without those that have none."""
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
         """Of rows that are CLAIMED by this epoch; others are left as they are. Final states add
@@ -283,6 +291,9 @@ class ControlStore(Protocol):
 
     def purge_done(self, purge: int) -> None: ...
 
+    def shards_with_orders(self) -> set[int]:
+        """Those with seeds or purges that no owner has taken yet."""
+
     def grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
         """Of the `most` pages that a crawl may fetch in all, grant a member up to `wanted`, which
         it may fetch without asking again."""
@@ -355,6 +366,21 @@ class ShardReaders(Protocol):
             for _, reader in self.each(layout)
             for origin in reader.put_off_of(crawl, now, limit)
         ]
+
+    def received(
+        self, layout: Layout, wanted: Mapping[int, Collection[int]]
+    ) -> dict[int, dict[int, int]]:
+        """By target and source: up to which number the batches of some sources have arrived in
+        each target. Targets that cannot be read are left out."""
+        found = {}
+        for target, sources in wanted.items():
+            with contextlib.suppress(StateError), self.reopened_after_errors():
+                reader = self.get(layout.generation, target)
+                found[target] = {
+                    source: reader.received_from(source) if reader is not None else 0
+                    for source in sources
+                }
+        return found
 
     @contextlib.contextmanager
     def reopened_after_errors(self) -> Iterator[Self]:

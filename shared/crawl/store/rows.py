@@ -4,7 +4,7 @@ the work of its owner: statements, and no decisions. Rows come and go as tuples,
 What returns nothing may be put off by the store until something is asked, or the transaction ends.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -103,13 +103,15 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
     # URLs
 
     def claimable(
-        self, crawl: int, origin: int, now: float, limit: int
-    ) -> list[tuple[int, bytes, str, int, int, int]]:
-        """Id, key, URL, depth, redirects, attempts."""
+        self, crawl: int, wanted: Mapping[int, int], now: float
+    ) -> list[tuple[int, int, bytes, str, int, int, int]]:
+        """Up to so many of each of these origins: origin, id, key, URL, depth, redirects,
+        attempts."""
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None: ...
 
-    def due_at(self, crawl: int, origin: int) -> float | None: ...
+    def due_at(self, crawls: Collection[int], origins: Collection[int]) -> dict[int, float]:
+        """When the next URL of these crawls is due, by origin; nothing for those without any."""
 
     def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
         """Of these, those that this epoch has claimed: id, crawl, origin, state, URL."""

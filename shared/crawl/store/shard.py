@@ -136,18 +136,27 @@ class Shard:
         self._tally.origins[origin_id] = (ready_at, notes)
 
     def claim(self, origin_id: int, crawl: int, now: float, limit: int) -> list[ClaimedUrl]:
-        rows = self._rows.claimable(crawl, origin_id, now, limit)
-        if rows:
-            self._rows.mark_claimed([row[0] for row in rows], self._epoch, now)
-            self._tally.move(crawl, origin_id, UrlState.QUEUED, UrlState.CLAIMED, len(rows))
-        return [
-            ClaimedUrl(number, crawl, key, url, depth, redirects, attempts)
-            for number, key, url, depth, redirects, attempts in rows
-        ]
+        return self.claim_each({origin_id: limit}, crawl, now)[origin_id]
+
+    def claim_each(
+        self, wanted: Mapping[int, int], crawl: int, now: float
+    ) -> dict[int, list[ClaimedUrl]]:
+        found: dict[int, list[ClaimedUrl]] = {origin: [] for origin in wanted}
+        for origin, number, key, url, *rest in self._rows.claimable(crawl, wanted, now):
+            found[origin].append(ClaimedUrl(number, crawl, key, url, *rest))
+        ids = [one.id for urls in found.values() for one in urls]
+        if ids:
+            self._rows.mark_claimed(ids, self._epoch, now)
+        for origin, urls in found.items():
+            if urls:
+                self._tally.move(crawl, origin, UrlState.QUEUED, UrlState.CLAIMED, len(urls))
+        return found
 
     def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
-        due = [self._rows.due_at(crawl, origin_id) for crawl in crawls]
-        return min((at for at in due if at is not None), default=None)
+        return self.due_at_each([origin_id], crawls).get(origin_id)
+
+    def due_at_each(self, origins: Collection[int], crawls: Collection[int]) -> dict[int, float]:
+        return self._rows.due_at(crawls, origins) if origins and crawls else {}
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
         for one in settled:

@@ -196,8 +196,10 @@ def test_purges_wait_for_the_owner_of_their_shard(control):
     control.order_purge(2, 5, "b.com")
     [purge] = control.purges(1)
     assert (purge.crawl, purge.domain) == (5, "a.com")
+    assert control.shards_with_orders() == {1, 2}
     control.purge_done(purge.id)
     assert (control.purges(1), len(control.purges(2))) == ([], 1)
+    assert control.shards_with_orders() == {2}
 
 
 def test_no_more_pages_are_granted_than_a_crawl_may_have(control):

@@ -100,3 +100,13 @@ def test_all_shards_that_had_an_owner_are_read_together(stores):
         ("http://b.com", NOW + 3),
     ]
     assert readers.counters(layout, CRAWL + 1) == [dict.fromkeys(COUNTERS, 0)] * 2
+
+
+def test_what_has_arrived_in_several_shards_is_read_together(stores):
+    readers, layout = stores.readers(), Layout(generation=1, shards=4, wanted=4, most_ever=4)
+    target = stores.shard(epoch=1, number=2)
+    with target.transaction():
+        assert target.receive(0, 1) and target.receive(0, 2) and target.receive(3, 1)
+        assert target.receive(1, 2)
+    wanted = {2: [0, 1, 3], 3: [2]}
+    assert readers.received(layout, wanted) == {2: {0: 2, 1: 0, 3: 1}, 3: {2: 0}}

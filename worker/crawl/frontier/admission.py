@@ -57,6 +57,14 @@ class Ending(NamedTuple):
     links: SortedLinks
 
 
+class Coming(NamedTuple):
+    """URLs that a page or a seed file brings to a shard that is not the page's own."""
+
+    crawl: int
+    host_limit: int | None
+    urls: list[NewUrl]
+
+
 class Admission:
     """State: what was last admitted. `owned` are the owner's open shards; `told_new` is called with
     what was admitted, `told_outgoing` when links wait for other shards."""
@@ -222,7 +230,11 @@ class Admission:
 
     async def _finish(self, endings: Sequence[tuple[int, Ending]]) -> list[bool]:
         """End them in their shards; False for those whose shard is lost."""
-        changes = [self._store.change_together(shard, _end, ending) for shard, ending in endings]
+        # The last: what is told of the same pages' requests has come before.
+        changes = [
+            self._store.change_together(shard, _end, ending, is_last=True)
+            for shard, ending in endings
+        ]
         if changes:
             # Not gathered: others wait for the same changes, and are not to be cancelled with us.
             await asyncio.wait(set(changes))
@@ -239,10 +251,8 @@ class Admission:
         return ended
 
     async def _admit(self, shard: int, crawl: int, urls: list[NewUrl]) -> None:
-        limit = self._host_limit(crawl)
-        await self._store.change(
-            shard, lambda store: _admit(store, crawl, urls, clock.now(), limit)
-        )
+        coming = Coming(crawl, self._host_limit(crawl), urls)
+        await self._store.change_with(shard, _admit_all, coming)
         self._admitted(shard, crawl, urls)
 
     def _admitted(self, shard: int, crawl: int, urls: Sequence[NewUrl]) -> None:
@@ -278,6 +288,15 @@ def _admit(
     links = [url for url in urls if url.depth] if seeds else urls
     if links:
         store.admit(crawl, links, now, host_limit=limit)
+
+
+def _admit_all(store: ShardStore, all_coming: list[Coming]) -> list[None]:
+    now = clock.now()
+    for crawl in {coming.crawl for coming in all_coming}:
+        mine = [coming for coming in all_coming if coming.crawl == crawl]
+        urls = [url for coming in mine for url in coming.urls]
+        _admit(store, crawl, urls, now, mine[0].host_limit)
+    return [None] * len(all_coming)
 
 
 def _end(store: ShardStore, endings: list[Ending]) -> None:

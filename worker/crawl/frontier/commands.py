@@ -29,6 +29,8 @@ SEED_BATCHES = 20
 MOST_SEED_NAMES = 100_000
 SEED_NAMES_LOOK_S = 10.0
 CANCELLED_AT_ONCE = 5_000
+# Their seeds are in memory at the same time.
+SHARDS_AT_ONCE = 8
 
 
 class OperatorCommands:
@@ -95,9 +97,11 @@ class OperatorCommands:
         await self._know_seeds()
         self._working_set.crawls_stopped(stopped)
         self._wakeup.wake()
-        for number in list(self._shards):
-            await self._take_seeds(number)
-            await self._purge(number)
+        waiting = await self._control.ask(lambda control: control.shards_with_orders())
+        with_orders = [number for number in self._shards if number in waiting]
+        for start in range(0, len(with_orders), SHARDS_AT_ONCE):
+            some = with_orders[start : start + SHARDS_AT_ONCE]
+            await asyncio.gather(*(self._carry_out(number) for number in some))
         for crawl in crawls:
             if crawl.state is CrawlState.STOPPING and crawl.ends_as is CrawlState.CANCELLED:
                 await self._cancel(crawl.id)
@@ -129,6 +133,10 @@ class OperatorCommands:
                     return  # a shard is damaged, which is reported elsewhere; keep what is known
                 if names is None or names != crawl.seed_names:
                     crawl.seed_names = names
+
+    async def _carry_out(self, number: int) -> None:
+        await self._take_seeds(number)
+        await self._purge(number)
 
     async def _take_seeds(self, number: int) -> None:
         while True:

@@ -4,6 +4,7 @@ in the store's thread, inside a transaction."""
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import ClaimedUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.politeness.delays import OriginState
@@ -27,6 +28,9 @@ class Claims(NamedTuple):
     due_at: float | None
 
 
+NO_CLAIMS = Claims([], None)
+
+
 class LoadedDomain(NamedTuple):
     domain: StoredDomain
     # By the origin's id.
@@ -41,23 +45,48 @@ class Hopeless(NamedTuple):
     given_up: list[tuple[str, str, int]]
 
 
-def claim(
-    store: ShardStore, origin_id: int, crawls: Sequence[int], now: float, most: int
-) -> Claims:
-    """A share for each crawl; what one leaves goes to the next."""
-    urls: list[ClaimedUrl] = []
+class Wanted(NamedTuple):
+    """More URLs of one origin, of those crawls that run."""
+
+    origin_id: int
+    most: int
+    crawls: tuple[int, ...]
+
+
+def claim_all(store: ShardStore, all_wanted: list[Wanted]) -> list[Claims]:
+    found: dict[Wanted, Claims] = {}
+    now = clock.now()
+    for crawls in {wanted.crawls for wanted in all_wanted}:
+        mine = {one.origin_id: one for one in all_wanted if one.crawls == crawls}
+        claims = _claim(store, {one.origin_id: one.most for one in mine.values()}, crawls, now)
+        found |= {one: claims[origin] for origin, one in mine.items()}
+    # An origin that is asked for twice gets its URLs once.
+    return [found.pop(wanted, NO_CLAIMS) for wanted in all_wanted]
+
+
+def _claim(
+    store: ShardStore, wanted: Mapping[int, int], crawls: Sequence[int], now: float
+) -> dict[int, Claims]:
+    """Of each origin so many: a share for each crawl; what one leaves goes to the next."""
+    found: dict[int, list[ClaimedUrl]] = {origin: [] for origin in wanted}
     for place, crawl in enumerate(crawls):
-        left = most - len(urls)
-        urls += store.claim(origin_id, crawl, now, -(-left // (len(crawls) - place)))
-    return Claims(urls, None if urls else store.due_at(origin_id, crawls))
+        left = {origin: most - len(found[origin]) for origin, most in wanted.items()}
+        shares = {origin: -(-most // (len(crawls) - place)) for origin, most in left.items()}
+        for origin, urls in store.claim_each(shares, crawl, now).items():
+            found[origin] += urls
+    empty = [origin for origin, urls in found.items() if not urls]
+    due = store.due_at_each(empty, crawls)
+    return {origin: Claims(urls, due.get(origin)) for origin, urls in found.items()}
 
 
 def load_due(
     store: ShardStore, crawls: Sequence[int], now: float, *, domains: int, urls_each: int
 ) -> list[LoadedDomain]:
     loaded = []
-    for domain in store.take_domains(now + AHEAD_S, domains):
-        found = _claims(store, domain, crawls, now, urls_each)
+    taken = store.take_domains(now + AHEAD_S, domains)
+    claims = _claims(store, taken, crawls, now, urls_each)
+    for domain in taken:
+        found = _of_domain(domain, claims)
         due = [now if one.urls else one.due_at or now for one in found.values()]
         due_at = min(due, default=None)
         if due_at is not None and due_at <= now + SOON_S:
@@ -82,7 +111,8 @@ def load_one(
     if domain is None:
         return None
     domain.origins = [origin for origin in domain.origins if origin.id not in known]
-    return LoadedDomain(domain, _claims(store, domain, crawls, now, urls_each))
+    claims = _claims(store, [domain], crawls, now, urls_each)
+    return LoadedDomain(domain, _of_domain(domain, claims))
 
 
 def end_hopeless(store: ShardStore, patiences: Mapping[int, float], after: float) -> Hopeless:
@@ -104,14 +134,20 @@ def end_hopeless(store: ShardStore, patiences: Mapping[int, float], after: float
 
 
 def _claims(
-    store: ShardStore, domain: StoredDomain, crawls: Sequence[int], now: float, urls_each: int
+    store: ShardStore,
+    domains: Sequence[StoredDomain],
+    crawls: Sequence[int],
+    now: float,
+    urls_each: int,
 ) -> dict[int, Claims]:
-    found = {}
-    for origin in domain.origins:
-        if origin.ready_at > now + AHEAD_S:
-            found[origin.id] = Claims([], origin.ready_at)
-            continue
-        claims = claim(store, origin.id, crawls, now, urls_each)
-        if claims.urls or claims.due_at is not None:
-            found[origin.id] = claims
-    return found
+    """By origin, for all of these domains together."""
+    origins = [origin for domain in domains for origin in domain.origins]
+    ready = {origin.id: urls_each for origin in origins if origin.ready_at <= now + AHEAD_S}
+    later = {origin.id: Claims([], origin.ready_at) for origin in origins if origin.id not in ready}
+    return later | (_claim(store, ready, crawls, now) if ready else {})
+
+
+def _of_domain(domain: StoredDomain, claims: Mapping[int, Claims]) -> dict[int, Claims]:
+    """Without origins that have nothing for these crawls."""
+    found = {origin.id: claims[origin.id] for origin in domain.origins}
+    return {origin: one for origin, one in found.items() if one.urls or one.due_at is not None}

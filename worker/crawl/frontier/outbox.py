@@ -92,27 +92,38 @@ class Outbox:
 
     async def look_what_arrived(self) -> None:
         """One round: ask every target with unconfirmed batches."""
+        wanted: dict[int, set[int]] = {}
+        for source, pushed in self._pushed.items():
+            for target, number in pushed.items():
+                if self._arrived.get((source, target), 0) < number:
+                    wanted.setdefault(target, set()).add(source)
+        if not wanted:
+            return
+        try:
+            arrived = await self._control.received(wanted)
+        except StateError:
+            arrived = {}
         now = self._loop.time()
-        for source, pushed in list(self._pushed.items()):
-            for target, number in list(pushed.items()):
-                pair = (source, target)
-                if self._arrived.get(pair, 0) >= number:
-                    continue
-                try:
-                    arrived = await self._control.received(target, source)
-                except StateError:
-                    # Damaged: they wait in the broker until a good file is back.
-                    self._progress_at[pair] = now
-                    continue
-                if arrived > self._arrived.get(pair, 0):
-                    await self._forget(source, target, arrived, now)
-                elif now - self._progress_at.get(pair, now) > LOST_AFTER_S:
-                    self._log.warning(
-                        "links have not arrived: sent again", source=source, target=target
-                    )
-                    pushed[target] = arrived
-                    self._progress_at[pair] = now
-                    self._wanted.set()
+        for target in wanted.keys() - arrived.keys():
+            # Damaged: they wait in the broker until a good file is back.
+            self._progress_at |= {(source, target): now for source in wanted[target]}
+        await asyncio.gather(
+            *(
+                self._judge(source, target, number, now)
+                for target, of_target in arrived.items()
+                for source, number in of_target.items()
+            )
+        )
+
+    async def _judge(self, source: int, target: int, arrived: int, now: float) -> None:
+        pair = (source, target)
+        if arrived > self._arrived.get(pair, 0):
+            await self._forget(source, target, arrived, now)
+        elif now - self._progress_at.get(pair, now) > LOST_AFTER_S and source in self._pushed:
+            self._log.warning("links have not arrived: sent again", source=source, target=target)
+            self._pushed[source][target] = arrived
+            self._progress_at[pair] = now
+            self._wanted.set()
 
     async def _take(self, source: int) -> list[Outgoing]:
         after: Mapping[int, int] = dict(self._pushed.get(source, {}))

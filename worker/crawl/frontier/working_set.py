@@ -20,10 +20,12 @@ from manyhands.worker.crawl.frontier.hopeless import HopelessOrigins
 from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.loading import (
+    NO_CLAIMS,
     SOON_S,
     Claims,
     LoadedDomain,
-    claim,
+    Wanted,
+    claim_all,
     load_due,
     load_one,
 )
@@ -41,7 +43,6 @@ CLAIM_FOR_S = 2.0
 FEWEST_CLAIMED = 2
 MOST_CLAIMED = 32
 LEAVE_LOOK_S = 0.02
-NO_CLAIMS = Claims([], None)
 
 
 @dataclass(slots=True, eq=False)
@@ -295,15 +296,9 @@ class WorkingSet:
 
     async def _claim_more(self, origin: Origin) -> None:
         shard = origin.domain.shard
-        call = partial(
-            claim,
-            origin_id=origin.id,
-            crawls=self._crawls.running,
-            now=clock.now(),
-            most=_claims_of(origin.domain),
-        )
+        wanted = Wanted(origin.id, _claims_of(origin.domain), tuple(self._crawls.running))
         try:
-            claims = await self._store.change(shard.number, call)
+            claims = await self._store.change_with(shard.number, claim_all, wanted)
         except Exception as error:
             self._store_failed(shard, error)
             return

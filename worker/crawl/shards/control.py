@@ -1,7 +1,7 @@
 """What all members share, in a thread of its own: the control store, and shards to read from."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -51,14 +51,10 @@ class Control:
 
         return await self._read(read)
 
-    async def received(self, target: int, source: int) -> int:
-        """The number up to which batches of one shard have arrived in another."""
-
-        def read() -> int:
-            reader = self._readers.get(self.layout.generation, target)
-            return reader.received_from(source) if reader is not None else 0
-
-        return await self._read(read)
+    async def received(self, wanted: Mapping[int, Collection[int]]) -> dict[int, dict[int, int]]:
+        """The numbers up to which batches of some shards have arrived in others, by target and
+        source; without targets that cannot be read."""
+        return await self._read(lambda: self._readers.received(self.layout, wanted))
 
     async def seed_names(self, crawl: int, most: int) -> frozenset[str] | None:
         """None: there are more than `most`."""

@@ -3,14 +3,15 @@ side.
 
 Changes that come within a few milliseconds share one transaction per shard: a commit costs more
 than most changes. Those that nobody waits for wait until something else of their shard goes. What
-comes while a shard is being written goes in its next transaction.
+comes while a shard is being written goes in its next transaction. There, changes that do the same
+with different items are one: each question to a store in another place is a way there and back.
 """
 
 import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
@@ -32,12 +33,15 @@ class ShardFailed(LeaseLost):
 
 class _Change(NamedTuple):
     """Called with the shard's store and in a transaction, or outside of any and with nothing: what
-    opens and closes it."""
+    opens and closes it. With `items`, it is done together with others of the same call, where the
+    first or the last of them stands."""
 
     shard: int
     call: Callable[..., Any]
     future: "asyncio.Future[Any]"
     is_outside: bool = False
+    items: list[Any] | None = None
+    is_last: bool = False
 
 
 class _Together(NamedTuple):
@@ -80,24 +84,31 @@ class StoreThreads:
         self, shard: int, call: Callable[[ShardStore], Result]
     ) -> asyncio.Future[Result]:
         """Like `change`, but with the next change of that shard, or soon if there is none."""
-        change = _Change(shard, call, self._loop.create_future())
-        if shard in self._going:
-            self._gathered.append(change)
-        else:
-            if not self._patient:
-                self._loop.call_later(self._patience_s(), self.lose_patience)
-            self._patient.setdefault(shard, []).append(change)
-        return change.future
+        return self._add_some_time(_Change(shard, call, self._loop.create_future()))
+
+    def change_with(
+        self, shard: int, call: Callable[[ShardStore, list[Item]], list[Result]], item: Item
+    ) -> asyncio.Future[Result]:
+        """Like `change`, but one call for all items that go in the same transaction, which gives
+        the answers to all of them."""
+        return self._add(_Change(shard, call, self._loop.create_future(), items=[item]))
 
     def change_together(
-        self, shard: int, call: Callable[[ShardStore, list[Item]], None], item: Item
+        self,
+        shard: int,
+        call: Callable[[ShardStore, list[Item]], None],
+        item: Item,
+        *,
+        is_last: bool = False,
     ) -> "asyncio.Future[None]":
-        """Like `change_some_time`, but one call for all items not handed over yet; they share a
-        future."""
+        """Like `change_some_time`, but one call for all items that go in the same transaction, as
+        soon as the first of them would have gone, or as late as the last. Those not handed over
+        yet share a future."""
         together = self._together.get((shard, call))
         if together is None:
             items: list[Item] = []
-            future = self.change_some_time(shard, lambda store: call(store, items))
+            change = _Change(shard, call, self._loop.create_future(), items=items, is_last=is_last)
+            future = self._add_some_time(change)
             together = self._together[shard, call] = _Together(items, future)
         together.items.append(item)
         return together.future
@@ -132,6 +143,15 @@ class StoreThreads:
         if change.shard not in self._going:
             self._go(change.shard)
         self._gathered.append(change)
+        return change.future
+
+    def _add_some_time(self, change: _Change) -> "asyncio.Future[Any]":
+        if change.shard in self._going:
+            self._gathered.append(change)
+        else:
+            if not self._patient:
+                self._loop.call_later(self._patience_s(), self.lose_patience)
+            self._patient.setdefault(change.shard, []).append(change)
         return change.future
 
     def _begin_gathering(self) -> None:
@@ -185,7 +205,7 @@ class StoreThreads:
         if store is None:
             raise LeaseLost(f"shard {shard} is not open here")
         try:
-            return store.run(lambda: [(change.future, change.call(store)) for change in changes])
+            return store.run(lambda: _done(store, changes))
         except StateError as error:
             self._loop.call_soon_threadsafe(self.failed, shard, error)
             raise ShardFailed(str(error)) from error
@@ -233,6 +253,31 @@ class _Work:
         with self._changed:
             self._is_stopping = True
             self._changed.notify_all()
+
+
+def _done(store: ShardStore, changes: Sequence[_Change]) -> Results:
+    """Those with items at one place for all of the same call. That another change of this
+    transaction comes before or after it makes no difference to who asked: nobody knows of any of
+    them yet that it has ended."""
+    places: dict[Any, int] = {}
+    items: dict[Any, list[Any]] = {}
+    for place, change in enumerate(changes):
+        if change.items is not None:
+            items.setdefault(change.call, []).extend(change.items)
+            if change.is_last or change.call not in places:
+                places[change.call] = place
+    answers: dict[Any, Iterator[Any]] = {}
+    results: dict[asyncio.Future[Any], Any] = {}
+    for place, change in enumerate(changes):
+        results[change.future] = None
+        if change.items is None:
+            results[change.future] = change.call(store)
+        elif places[change.call] == place:
+            answers[change.call] = iter(change.call(store, items[change.call]) or ())
+    for change in changes:
+        if change.items is not None:
+            results[change.future] = next(answers[change.call], None)
+    return list(results.items())
 
 
 def _outside(changes: Iterable[_Change]) -> Results:

@@ -334,6 +334,10 @@ class PostgresControl:
         with self._changing() as session:
             session.send(self._sql("DELETE FROM @purges WHERE id = %s"), (purge,))
 
+    def shards_with_orders(self) -> set[int]:
+        rows = self._rows("SELECT shard FROM @seeds UNION SELECT shard FROM @purges")
+        return {shard for (shard,) in rows}
+
     def grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
         with self._changing(is_version=False) as session:
             pages = max(0, min(wanted, most - self._granted(session, crawl)))

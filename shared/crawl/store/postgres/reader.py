@@ -41,6 +41,7 @@ ERRORS = (
     "SELECT reason, count, sample_url, first_at, last_at FROM @errors WHERE crawl = %s"
     " ORDER BY count DESC, reason"
 )
+RECEIVED = "SELECT source, up_to FROM @received"
 SEED_NAMES = "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s"
 DOMAINS = "SELECT id, name, next_at, delay_s FROM @domains WHERE queued > 0"
 

@@ -1,7 +1,7 @@
 """All shards, read beside their owners. What is asked of each of them is one statement per
 database: asked one after the other, 64 shards that are 5 ms away would take a third of a second."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from manyhands.shared.crawl.store.model import ErrorGroup, Layout, StoredOrigin
 from manyhands.shared.crawl.store.postgres.database import Database, Row
@@ -9,6 +9,7 @@ from manyhands.shared.crawl.store.postgres.reader import (
     COUNTERS,
     ERRORS,
     PUT_OFF_OF_CRAWL,
+    RECEIVED,
     SEED_NAMES,
     PostgresReader,
 )
@@ -54,6 +55,16 @@ class PostgresReaders(ShardReaders):
         found = self._of_each(layout, PUT_OFF_OF_CRAWL, now, crawl, limit)
         return [StoredOrigin(*row) for rows in found.values() for row in rows]
 
+    def received(
+        self, layout: Layout, wanted: Mapping[int, Collection[int]]
+    ) -> dict[int, dict[int, int]]:
+        rows = self._of_each(layout, RECEIVED, only=wanted)
+        arrived: dict[int, dict[int, int]] = {target: dict(found) for target, found in rows.items()}
+        return {
+            target: {source: arrived.get(target, {}).get(source, 0) for source in sources}
+            for target, sources in wanted.items()
+        }
+
     def _look(self, part: int) -> None:
         """Which shards of one database are there by now."""
         database = self._databases[part]
@@ -63,10 +74,16 @@ class PostgresReaders(ShardReaders):
             self._known.setdefault(shard, PostgresReader(database, names))
 
     def _of_each(
-        self, layout: Layout, sql: str, *parameters: object, most: int | None = None
+        self,
+        layout: Layout,
+        sql: str,
+        *parameters: object,
+        most: int | None = None,
+        only: Container[int] | None = None,
     ) -> dict[int, list[Row]]:
-        """The rows of each shard that has had an owner; at most so many of one database."""
-        shards = [shard for shard, _ in self.each(layout)]
+        """The rows of each shard that has had an owner, or of some alone; at most so many of one
+        database."""
+        shards = [shard for shard, _ in self.each(layout) if only is None or shard in only]
         found: dict[int, list[Row]] = {shard: [] for shard in shards}
         for part, database in enumerate(self._databases):
             of_part = [shard for shard in shards if shard % len(self._databases) == part]

@@ -2,7 +2,7 @@
 has a number."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.errors import Undone
@@ -55,9 +55,12 @@ _ADD_URLS = (
     " SELECT id, crawl, %s, origin, depth, redirects, key, url FROM given"
 )
 _CLAIMABLE = (
-    "SELECT id, uuid_send(key), url, depth, redirects, attempts FROM @urls"
-    f" WHERE crawl = %s AND origin = %s AND not_before <= %s AND {IS_QUEUED}"
-    " ORDER BY not_before, id LIMIT %s"
+    "SELECT wanted.origin, found.id, uuid_send(found.key), found.url, found.depth,"
+    " found.redirects, found.attempts"
+    " FROM unnest(%s::bigint[], %s::integer[]) AS wanted (origin, most) CROSS JOIN LATERAL"
+    " (SELECT * FROM @urls WHERE crawl = %s AND origin = wanted.origin AND not_before <= %s"
+    f" AND {IS_QUEUED} ORDER BY not_before, id LIMIT wanted.most) AS found"
+    " ORDER BY found.not_before, found.id"
 )
 _CLAIM = (
     f"UPDATE @urls SET state = {UrlState.CLAIMED:d}, epoch = %s, updated_at = %s"
@@ -75,8 +78,10 @@ _SETTLE = (
     " WHERE urls.id = settled.id"
 )
 _DUE_AT = (
-    f"SELECT not_before FROM @urls WHERE crawl = %s AND origin = %s AND {IS_QUEUED}"
-    " ORDER BY not_before, id LIMIT 1"
+    "SELECT asked.origin, min(found.not_before) FROM unnest(%s::bigint[]) AS asked (origin)"
+    " CROSS JOIN unnest(%s::bigint[]) AS running (crawl) CROSS JOIN LATERAL"
+    f" (SELECT not_before FROM @urls WHERE crawl = running.crawl AND origin = asked.origin"
+    f" AND {IS_QUEUED} ORDER BY not_before, id LIMIT 1) AS found GROUP BY asked.origin"
 )
 _OF_KEYS = (
     "SELECT wanted.place - 1, urls.id, urls.state, urls.origin, urls.epoch"
@@ -215,20 +220,19 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
     # URLs
 
     def claimable(
-        self, crawl: int, origin: int, now: float, limit: int
-    ) -> list[tuple[int, bytes, str, int, int, int]]:
-        rows = self._rows(_CLAIMABLE, (crawl, origin, now, limit))
+        self, crawl: int, wanted: Mapping[int, int], now: float
+    ) -> list[tuple[int, int, bytes, str, int, int, int]]:
+        rows = self._rows(_CLAIMABLE, (numbers(wanted), numbers(wanted.values()), crawl, now))
         return [
-            (number, key, url, depth, redirects, attempts)
-            for number, key, url, depth, redirects, attempts in rows
+            (origin, number, key, url, depth, redirects, attempts)
+            for origin, number, key, url, depth, redirects, attempts in rows
         ]
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None:
         self._send(_CLAIM, (epoch, now, numbers(ids)))
 
-    def due_at(self, crawl: int, origin: int) -> float | None:
-        at: float | None = self._value(_DUE_AT, (crawl, origin))
-        return at
+    def due_at(self, crawls: Collection[int], origins: Collection[int]) -> dict[int, float]:
+        return dict(self._rows(_DUE_AT, (numbers(origins), numbers(crawls))))
 
     def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
         rows = self._rows(_OWED, (numbers(ids), epoch))

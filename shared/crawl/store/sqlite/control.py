@@ -293,6 +293,10 @@ class SqliteControl:
         with self._changing():
             self._database.run("DELETE FROM purges WHERE id = ?", (purge,))
 
+    def shards_with_orders(self) -> set[int]:
+        rows = self._database.rows("SELECT shard FROM seeds UNION SELECT shard FROM purges")
+        return {shard for (shard,) in rows}
+
     def grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
         with self._database.transaction():
             pages = max(0, min(wanted, most - self.granted_pages(crawl)))

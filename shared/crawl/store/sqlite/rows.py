@@ -1,7 +1,7 @@
 """The statements of a shard's owner, see `rows.ShardRows`."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from manyhands.shared.crawl.states import UrlState
@@ -211,17 +211,25 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
     # URLs
 
     def claimable(
-        self, crawl: int, origin: int, now: float, limit: int
-    ) -> list[tuple[int, bytes, str, int, int, int]]:
-        rows = self._database.listed(_CLAIMABLE, (crawl, origin, now, limit))
-        return [(number, bytes.fromhex(key), *rest) for number, key, *rest in rows]
+        self, crawl: int, wanted: Mapping[int, int], now: float
+    ) -> list[tuple[int, int, bytes, str, int, int, int]]:
+        return [
+            (origin, number, bytes.fromhex(key), *rest)
+            for origin, limit in wanted.items()
+            for number, key, *rest in self._database.listed(_CLAIMABLE, (crawl, origin, now, limit))
+        ]
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None:
         self._database.run(_CLAIM, (epoch, now, to_json(ids)))
 
-    def due_at(self, crawl: int, origin: int) -> float | None:
-        at: float | None = self._database.value(_DUE_AT, (crawl, origin))
-        return at
+    def due_at(self, crawls: Collection[int], origins: Collection[int]) -> dict[int, float]:
+        due: dict[int, float] = {}
+        for origin in origins:
+            found = [self._database.value(_DUE_AT, (crawl, origin)) for crawl in crawls]
+            known = [at for at in found if at is not None]
+            if known:
+                due[origin] = min(known)
+        return due
 
     def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
         return self._database.listed(_OWED, (to_json(ids), epoch))

@@ -163,6 +163,15 @@ def note_all(store: Any, items: list[str]) -> None:
     store.log.append("+".join(items))
 
 
+def note_last(store: Any, items: list[str]) -> None:
+    store.log.append("last " + "+".join(items))
+
+
+def note_more(store: Any, items: list[str]) -> list[str]:
+    store.log.append("more " + "+".join(items))
+    return [f"more {item}" for item in items]
+
+
 async def test_items_of_the_same_call_go_in_one_call(thread: StoreThreads, log: list[str]) -> None:
     told = thread.change_together(7, note_all, "a")
     thread.change_some_time(7, note("between"))
@@ -180,6 +189,33 @@ async def test_what_comes_after_a_call_has_gone_is_another_call(
     await thread.change_together(7, note_all, "b")
 
     assert log == ["begin", "a", "commit", "begin", "b", "commit"]
+
+
+async def test_items_of_calls_that_wait_for_the_same_transaction_go_in_one_call(
+    thread: StoreThreads, log: list[str]
+) -> None:
+    is_written, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def writes(_store: Any) -> None:
+        loop.call_soon_threadsafe(is_written.set)
+        may_end.wait()
+
+    first = thread.change(7, writes)
+    await is_written.wait()
+    told: list[asyncio.Future[Any]] = []
+    for item in "ab":
+        told.append(thread.change_together(7, note_all, item))
+        told.append(thread.change_together(7, note_last, item, is_last=True))
+        told.append(thread.change_with(7, note_more, item))
+        # Handed over: what comes now is a call of its own.
+        while thread._gathered:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    may_end.set()
+    _, *answers = await asyncio.gather(first, *told)
+
+    assert answers == [None, None, "more a", None, None, "more b"]
+    assert log == ["begin", "commit", "begin", "a+b", "more a+b", "last a+b", "commit"]
 
 
 async def test_patience_can_be_lost_before_its_time(log: list[str], stored: RecordingStore) -> None:
