@@ -32,7 +32,7 @@ _OWNER = "copy "
 # Has all leases of a state that was copied elsewhere.
 _NOBODY = "nobody"
 # Renewed after every part. One that was killed is waited for so long.
-LEASE_S = 10.0
+LEASE_S = 5.0
 _LOOK_S = 0.2
 # How often what was changed through an API while the rows were copied is copied again.
 _ATTEMPTS = 5
