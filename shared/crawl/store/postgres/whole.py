@@ -10,6 +10,7 @@ from manyhands.shared.crawl.store.postgres.control import PostgresControl
 from manyhands.shared.crawl.store.postgres.database import Database
 from manyhands.shared.crawl.store.postgres.fence import Fence
 from manyhands.shared.crawl.store.postgres.links import PostgresLinks
+from manyhands.shared.crawl.store.postgres.migration import check_part
 from manyhands.shared.crawl.store.postgres.schema import CONTROL, Names, shard_names
 from manyhands.shared.crawl.store.postgres.store import PostgresStore
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
@@ -141,10 +142,12 @@ class PostgresWhole:
         self.shown = ", ".join(database.place.shown for database in self._store.databases)
 
     def look(self) -> PostgresTables | None:
-        for database in self._store.databases:
+        databases, tag = self._store.databases, None
+        for part, database in enumerate(databases):
             schema = database.place.schema
             if database.value("SELECT to_regclass(%s)", (f"{schema}.facts",)) is None:
                 return None
+            tag = check_part(database, part, len(databases), tag)
         tables = self._control_tables
         version = facts_of(tables)["tables"]
         if version != len(CONTROL):

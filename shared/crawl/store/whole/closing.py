@@ -4,7 +4,7 @@ complete or were copied elsewhere, and the tag of the original. Pure."""
 from collections.abc import Mapping
 from enum import IntEnum
 
-from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.errors import StateClosed
 
 CLOSED = "closed"
 # The tag of the store that it is a copy of: it goes on under that.
@@ -20,13 +20,13 @@ class Closed(IntEnum):
     HAS_LEFT = 3
 
 
-def refusal(closed: int, shown: str) -> StateError:
+def refusal(closed: int, shown: str) -> StateClosed:
     if closed == Closed.HAS_LEFT:
-        return StateError(
+        return StateClosed(
             f"the crawls of {shown} were copied to another place and go on there: set CRAWL_STATE"
             " to it"
         )
-    return StateError(
+    return StateClosed(
         f"{shown} is a copy that was not finished: repeat the command `manyhands state copy`"
     )
 
@@ -37,6 +37,6 @@ def tag_in(facts: Mapping[str, int]) -> str:
 
 
 def refuse_closed(facts: Mapping[str, int], shown: str) -> None:
-    """Raises StateError."""
+    """Raises StateClosed."""
     if closed := facts.get(CLOSED):
         raise refusal(closed, shown)
