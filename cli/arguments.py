@@ -89,14 +89,14 @@ examples:
   {prog} copy /srv/crawls postgresql://crawler@db.example/crawls
   FAKTORY_URL=tcp://broker:7419 CRAWL_STATE=/srv/crawls {prog} adopt
 
-A store is what CRAWL_STATE names: a directory, or postgresql:// URLs with commas
-between them. Keep passwords out of the command line: in the file that the
-parameter passfile of the URL names, in ~/.pgpass or in PGPASSWORD.
+A store is what CRAWL_STATE names: a directory, or postgresql:// URLs with
+commas between them. Keep passwords out of the command line: in the file that
+the parameter passfile of the URL names, in ~/.pgpass or in PGPASSWORD.
 """
 COPY_EXAMPLES = """
 examples:
-  {prog} /srv/crawls postgresql://crawler@db.example/crawls --shards 128
-  {prog} postgresql://crawler@db.example/crawls /srv/crawls
+  {prog} --shards 128 /srv/crawls postgresql://me@db/crawls
+  {prog} postgresql://me@db/crawls /srv/crawls
 
 Stop the workers and the API first. If it is interrupted or killed, repeat the
 same command. The copy goes on as the store that SOURCE was: messages that wait
