@@ -2,6 +2,7 @@
 and ends with the exact set."""
 
 import signal
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -32,7 +33,11 @@ def is_arriving(place: str) -> bool:
 
 
 async def test_there_and_back_with_other_numbers_of_shards_and_killed_on_the_way(
-    broker_process: BrokerServer, start_worker: StartWorker, new_place: NewPlace, tmp_path: Path
+    broker_process: BrokerServer,
+    start_worker: StartWorker,
+    new_place: NewPlace,
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Pages wait for their parse when it is copied first, and are being fetched the second time."""
     spec = WebSpec(hosts=COPIED_HOSTS, pages=COPIED_PAGES, latency_ms=5)
@@ -85,6 +90,9 @@ async def test_there_and_back_with_other_numbers_of_shards_and_killed_on_the_way
         assert third.coverage().is_exact, str(third.coverage())
         verdict = third.verdict(0.0, may_repeat=True)
         assert verdict.is_polite, str(verdict)
+        record_property("pages", third.counters(crawl)["pages"])
+        record_property("in parse when copied", in_parse)
+        record_property("fetched twice", third.pages_twice())
         assert third.pages_twice() <= in_flight_at_most(SLOTS)
         third.close()
     sound = run_cli(tmp_path, "state", "check", places[2])

@@ -60,8 +60,10 @@ def copy_state(
         old, new = (opened.enter_context(_Side(store)) for store in (source, target))
         is_done = old.closed == Closed.HAS_LEFT and new.closed in (None, Closed.IS_WHOLE)
         if is_done and old.tag == new.tag:
-            # Perhaps without the last step.
-            new.open_to_services()
+            if new.closed is not None:
+                # All but the last steps.
+                new.store.clear(new.generation)
+                new.open_to_services()
             return None
         refuse_closed(old.facts, source.shown)
         if "shards" not in old.facts:
@@ -81,6 +83,8 @@ class _Side:
     def __init__(self, store: WholeStore) -> None:
         self.store = store
         self.control, self.tables = store.open_control()
+        # Of its clock against the monotonic one.
+        self._ahead_s = clock.now() - time.monotonic()
         self.facts = facts_of(self.tables)
         self.epochs: dict[int, int] = {}
         self._owner = f"{_OWNER}{socket.gethostname()}.{os.getpid()}"
@@ -98,6 +102,14 @@ class _Side:
     @property
     def generation(self) -> int:
         return self.facts.get("generation", 0)
+
+    def now(self) -> float:
+        """On its own clock."""
+        return time.monotonic() + self._ahead_s
+
+    def ahead_of(self, other: "_Side") -> float:
+        """Whole seconds: less says nothing."""
+        return round(self._ahead_s - other._ahead_s)
 
     @property
     def closed(self) -> int | None:
@@ -120,9 +132,10 @@ class _Side:
             if lease.is_live and not lease.owner.startswith(_OWNER)
         }
         if names:
+            others = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise StateBusy(
-                f"{self.store.shown} is in use by {', '.join(sorted(names))}: stop the workers"
-                " first (one that was killed counts until its leases end, CRAWL_LEASE_S)"
+                f"{self.store.shown} is in use by {min(names)}{others}: stop the workers first"
+                " (one that was killed counts until its leases end, CRAWL_LEASE_S)"
             )
 
     def claim(self, shards: int) -> None:
@@ -181,6 +194,13 @@ def _copied(old: _Side, new: _Side, shards: int, on_progress: Progress) -> Copie
     new.store.clear(new.generation)
     generation = max(old.generation, new.generation) + 1
     again = _claimed(old)
+    for crawl, number in again.items():
+        # On the original: if this is killed, the next attempt finds nothing claimed.
+        old.control.note(
+            crawl,
+            f"{number} URLs that were in flight are fetched again: the state was copied",
+            old.now(),
+        )
 
     def on_part(done: int, in_all: int) -> None:
         old.renew()
@@ -188,44 +208,37 @@ def _copied(old: _Side, new: _Side, shards: int, on_progress: Progress) -> Copie
         old.refuse_owners()
         on_progress(done, in_all)
 
-    taken_over = _take_over(old)
+    taken_over = _take_over(old, new.ahead_of(old))
     with new.store.new_generation(generation, shards) as new_shards:
         urls = copy_all(taken_over, new_shards, on_part)
     _copy_control_and_close(old, new, generation, shards)
-    new.open_to_services()
     new.store.clear(generation)
+    new.open_to_services()
     on_progress(urls, urls)
-    for crawl in new.control.live_crawls():
-        new.control.note(
-            crawl.id,
-            f"copied from {old.store.shown} to {new.store.shown}, {shards} shards;"
-            f" {again[crawl.id]} URLs that were in flight are fetched again",
-            clock.now(),
-        )
     return Copied(shards, urls, sum(again.values()))
 
 
 def _claimed(old: _Side) -> Counter[int]:
-    """URLs by crawl that their owners had in flight when they went."""
+    """URLs by crawl that their owners had in flight when they went; no crawls that had none."""
     found: Counter[int] = Counter()
     for shard in old.store.made_shards(old.generation):
         with old.store.opened_tables(old.generation, shard) as tables:
             rows = tables.ask(
-                "SELECT crawl, value FROM @counters WHERE name = %s",
+                "SELECT crawl, value FROM @counters WHERE name = %s AND value > 0",
                 (STATE_COUNTERS[UrlState.CLAIMED],),
             )
         found.update(dict(rows))
     return found
 
 
-def _take_over(old: _Side) -> list[OldShard]:
+def _take_over(old: _Side, later_s: float) -> list[OldShard]:
     """From here on no earlier owner can change anything, and nothing is claimed."""
     made = old.store.made_shards(old.generation)
     for shard in made:
-        old.store.take_over(old.generation, shard, old.epochs[shard], clock.now())
+        old.store.take_over(old.generation, shard, old.epochs[shard], old.now())
         old.renew()
     opened = partial(old.store.opened_tables, old.generation)
-    return [OldShard(shard, made, opened) for shard in made]
+    return [OldShard(shard, made, opened, later_s) for shard in made]
 
 
 def _copy_control_and_close(old: _Side, new: _Side, generation: int, shards: int) -> None:
@@ -235,6 +248,9 @@ def _copy_control_and_close(old: _Side, new: _Side, generation: int, shards: int
         copy_control(old.tables, old.control, new.tables, new.control)
         new.set_facts({"most_ever": most_ever, "wanted": shards})
         new.control.finish_reshard(generation, shards)
+        for crawl in new.control.live_crawls():
+            text = f"copied from {old.store.shown} to {new.store.shown}, {shards} shards"
+            new.control.note(crawl.id, text, new.now())
         new.set_facts({KNOWN_AS: old.tag, CLOSED: Closed.IS_WHOLE})
         if old.leave_for_good(version):
             return

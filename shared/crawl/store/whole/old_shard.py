@@ -32,18 +32,27 @@ _ROBOTS = (
     " WHERE origin > %s ORDER BY origin LIMIT %s"
 )
 
+# The places of times in these rows, without the id: next_at; ready_at; not_before and updated_at.
+_DOMAIN_TIMES = (1,)
+_ORIGIN_TIMES = (2,)
+_URL_TIMES = (5, 7)
+
 # The tables of a shard of the old layout, open as long as they are read.
 OpenOld = Callable[[int], AbstractContextManager[OldTables]]
 
 
 class OldShard:
-    """`others` are all shards of its layout that have had an owner. State: none; its tables are
-    open only as long as they are read."""
+    """`others` are all shards of its layout that have had an owner; `later_s` is by how much the
+    clock of the new shards is ahead of its own. State: none; its tables are open only as long as
+    they are read."""
 
-    def __init__(self, number: int, others: Collection[int], open_old: OpenOld) -> None:
+    def __init__(
+        self, number: int, others: Collection[int], open_old: OpenOld, later_s: float = 0.0
+    ) -> None:
         self._number = number
         self._others = others
         self._open = open_old
+        self._later_s = later_s
 
     def admitted(self) -> int:
         with self._open(self._number) as tables:
@@ -62,16 +71,28 @@ class OldShard:
             for rows in parts(tables, _SEED_NAMES, (0, ""), ROWS_AT_ONCE):
                 new.add_seed_names(rows)
             for rows in parts(tables, _DOMAINS, (0,), ROWS_AT_ONCE):
-                new.add_domains([row[1:] for row in rows])
+                new.add_domains(self._in_time([row[1:] for row in rows], _DOMAIN_TIMES))
             for rows in parts(tables, _ORIGINS, (0,), ROWS_AT_ONCE):
-                new.add_origins([row[1:] for row in rows])
+                new.add_origins(self._in_time([row[1:] for row in rows], _ORIGIN_TIMES))
             urls = _URLS.format(key=tables.key_column)
             for rows in parts(tables, urls, (0,), ROWS_AT_ONCE):
-                new.add_urls([row[1:] for row in rows])
+                new.add_urls(self._in_time([row[1:] for row in rows], _URL_TIMES))
                 yield len(rows)
             for rows in parts(tables, _ROBOTS, ("",), BODIES_AT_ONCE):
                 new.add_robots(rows)
             self._copy_links(tables, new)
+
+    def _in_time(self, rows: list[Row], times: Collection[int]) -> list[Row]:
+        """On the clock of the new shards; 0 is no time."""
+        if not self._later_s:
+            return rows
+        return [
+            tuple(
+                value + self._later_s if place in times and value else value
+                for place, value in enumerate(row)
+            )
+            for row in rows
+        ]
 
     def _copy_links(self, tables: OldTables, new: NewShards) -> None:
         """Those that their shard does not have yet."""
