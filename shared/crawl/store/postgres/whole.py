@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.postgres.arrays import numbers, texts, uuids
 from manyhands.shared.crawl.store.postgres.control import PostgresControl
 from manyhands.shared.crawl.store.postgres.database import Database
 from manyhands.shared.crawl.store.postgres.fence import Fence
@@ -14,7 +15,7 @@ from manyhands.shared.crawl.store.postgres.migration import check_part
 from manyhands.shared.crawl.store.postgres.schema import CONTROL, Names, shard_names
 from manyhands.shared.crawl.store.postgres.store import PostgresStore
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
-from manyhands.shared.crawl.store.postgres.tally_rows import PostgresTallyRows, columns, floats
+from manyhands.shared.crawl.store.postgres.tally_rows import PostgresTallyRows
 from manyhands.shared.crawl.store.rows import TallyRows
 from manyhands.shared.crawl.store.whole.new_shards import NewShards
 from manyhands.shared.crawl.store.whole.protocol import facts_of
@@ -26,14 +27,15 @@ _OUTGOING = (
     "SELECT target, sequence, crawl, payload FROM @outgoing WHERE (target, sequence) > (%s, %s)"
     " ORDER BY target, sequence LIMIT %s"
 )
+# Origins are looked up one by one, whatever the planner knows of tables that are so new.
 _ADD_URLS = (
     "INSERT INTO @urls (id, origin, crawl, state, attempts, not_before, status, updated_at, depth,"
-    " redirects, key, url, reason) SELECT %s + place - 1, origins.id, crawl, state, attempts,"
-    " not_before, status, updated_at, depth, redirects, key, url, reason FROM unnest(%s::text[],"
-    " %s::bigint[], %s::smallint[], %s::integer[], %s::float8[], %s::integer[], %s::float8[],"
-    " %s::integer[], %s::integer[], %s::uuid[], %s::text[], %s::text[]) WITH ORDINALITY AS given"
-    " (origin, crawl, state, attempts, not_before, status, updated_at, depth, redirects, key, url,"
-    " reason, place) JOIN @origins AS origins ON origins.origin = given.origin"
+    " redirects, key, url, reason) SELECT %s + place - 1, (SELECT id FROM @origins AS origins"
+    " WHERE origins.origin = given.origin), crawl, state, attempts, not_before, status,"
+    " updated_at, depth, redirects, key, url, reason FROM unnest(%s::text[], %s::bigint[],"
+    " %s::smallint[], %s::integer[], %s::float8[], %s::integer[], %s::float8[], %s::integer[],"
+    " %s::integer[], %s::uuid[], %s::text[], %s::text[]) WITH ORDINALITY AS given (origin, crawl,"
+    " state, attempts, not_before, status, updated_at, depth, redirects, key, url, reason, place)"
 )
 _ADD_SEEN = (
     "INSERT INTO @seen (crawl, key, url) SELECT crawl, key, %s + place - 1"
@@ -118,12 +120,17 @@ class PostgresNewShard(PostgresTallyRows, PostgresLinks, PostgresTables):
         return self
 
     def add_urls(self, rows: Sequence[Row]) -> None:
-        given = columns(rows)
-        # not_before, updated_at
-        given[4], given[6] = floats(given[4]), floats(given[6])
-        given[9] = [bytes(key).hex() for key in given[9]]  # type: ignore[call-overload]
-        self._send(_ADD_URLS, (self._next_url, *given))
-        self._send(_ADD_SEEN, (self._next_url, given[1], given[9]))
+        origins, crawls, *figures, keys, urls, reasons = zip(*rows, strict=True)
+        of_keys = uuids(keys)
+        self._send(
+            _ADD_URLS,
+            (
+                *(self._next_url, texts(origins), numbers(crawls)),
+                *(numbers(column) for column in figures),
+                *(of_keys, texts(urls), texts(reasons)),
+            ),
+        )
+        self._send(_ADD_SEEN, (self._next_url, numbers(crawls), of_keys))
         self._next_url += len(rows)
 
     def finish(self) -> None:
