@@ -10,7 +10,7 @@ from manyhands.cli.arguments import make_parser
 from manyhands.cli.crawl import run_crawl
 from manyhands.cli.demo import run_demo
 from manyhands.cli.seeds import UsageError
-from manyhands.cli.state import run_adopt
+from manyhands.cli.state import run_state
 from manyhands.cli.status import run_status
 from manyhands.cli.stop import INTERRUPTED
 from manyhands.cli.submit import run_submit
@@ -28,7 +28,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]] = 
     "submit": run_submit,
     "warc": run_warc,
     "status": run_status,
-    "state": run_adopt,
+    "state": run_state,
 }
 
 

@@ -11,6 +11,8 @@ DATA_DIRECTORY = Path("manyhands-data")
 DEFAULT_MAX_PAGES = 100
 # What fits into the request that starts a crawl.
 MOST_DEMO_HOSTS = 10_000
+# As CRAWL_SHARDS.
+MOST_SHARDS = 1024
 WITHIN = tuple(
     value for value in get_args(ScopeSpec.model_fields["within"].annotation) if value != "listed"
 )
@@ -82,9 +84,24 @@ examples:
 """
 STATE_EXAMPLES = """
 examples:
-  export FAKTORY_URL=tcp://broker:7419 CRAWL_STATE=/srv/crawls
-  {prog} adopt
-  {prog} adopt --yes
+  {prog} create postgresql://crawler@db.example/crawls --shards 64
+  {prog} check /srv/crawls
+  {prog} copy /srv/crawls postgresql://crawler@db.example/crawls
+  FAKTORY_URL=tcp://broker:7419 CRAWL_STATE=/srv/crawls {prog} adopt
+
+A store is what CRAWL_STATE names: a directory, or postgresql:// URLs with
+commas between them. Keep passwords out of the command line: in the file that
+the parameter passfile of the URL names, in ~/.pgpass or in PGPASSWORD.
+"""
+COPY_EXAMPLES = """
+examples:
+  {prog} --shards 128 /srv/crawls postgresql://me@db/crawls
+  {prog} postgresql://me@db/crawls /srv/crawls
+
+Stop the workers and the API first. If it is interrupted or killed, repeat the
+same command. The copy goes on as the store that SOURCE was: messages that wait
+in the broker reach it. SOURCE keeps its content, but no service uses it again,
+unless it is copied back. What was being fetched is fetched again.
 """
 
 
@@ -102,7 +119,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_submit(_command(commands, "submit", "send a file of URLs or jobs", SUBMIT_EXAMPLES))
     _add_warc(_command(commands, "warc", "parse or export WARC files", WARC_EXAMPLES))
     _add_status(_command(commands, "status", "show queues and crawls", STATUS_EXAMPLES))
-    _add_state(_command(commands, "state", "take a broker over", STATE_EXAMPLES))
+    _add_state(_command(commands, "state", "make, check and move crawl stores", STATE_EXAMPLES))
     return parser
 
 
@@ -111,11 +128,12 @@ def _command(
     name: str,
     text: str,
     examples: str,
+    within: str = "",
 ) -> argparse.ArgumentParser:
     return commands.add_parser(
         name,
         help=text,
-        epilog=examples.format(prog=f"{PROG} {name}"),
+        epilog=examples.format(prog=" ".join(filter(None, (PROG, within, name)))),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
@@ -284,14 +302,49 @@ def _add_directory(command: argparse.ArgumentParser, option: str, what: str) -> 
 def _add_state(state: argparse.ArgumentParser) -> None:
     state.description = "Do something with a store of crawls, apart from the crawls in it."
     commands = state.add_subparsers(dest="state_command", required=True, metavar="COMMAND")
-    adopt = commands.add_parser("adopt", help="take over a broker whose store is gone")
+    create = _command(commands, "create", "make a store", "", "state")
+    create.description = (
+        "Make the directory, or the schema and tables in PostgreSQL. Services do that by\n"
+        "themselves when they start; this tries it out. If the store is there, nothing\n"
+        "changes but tables of an earlier release, which are brought up to date."
+    )
+    _add_store(create)
+    _add_shards(create, "how many shards (default CRAWL_SHARDS)")
+    check = _command(commands, "check", "recount what a store has counted", "", "state")
+    check.description = (
+        "Look through a store: count its rows and compare them with the counters of every\n"
+        "crawl and shard, see that files are sound and that shards agree with each other.\n"
+        "Changes nothing; workers may run. Exit code 1: something does not agree."
+    )
+    _add_store(check)
+    copy = _command(commands, "copy", "bring crawls to another store", COPY_EXAMPLES, "state")
+    copy.description = (
+        "Bring all crawls to another store: from a directory to PostgreSQL or back, to\n"
+        "another server, or to another number of shards. TARGET must have no crawls yet."
+    )
+    copy.add_argument("source", metavar="SOURCE", help="a directory, or postgresql:// URLs")
+    copy.add_argument("target", metavar="TARGET", help="the same, made if it is not there")
+    _add_shards(copy, "how many shards TARGET gets (default: as SOURCE has)")
+    adopt = _command(commands, "adopt", "take over a broker whose store is gone", "", "state")
     adopt.description = (
         "A broker's queues fetch.NN belong to one store of crawls. Give them to the store\n"
         "in CRAWL_STATE if the one that has them is gone for good. FAKTORY_URL names the\n"
         "broker."
     )
-    adopt.formatter_class = argparse.RawDescriptionHelpFormatter
     adopt.add_argument("--yes", action="store_true", help="do it; without: say what would be done")
+
+
+def _add_store(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "state",
+        nargs="?",
+        metavar="STORE",
+        help="a directory, or postgresql:// URLs (default CRAWL_STATE)",
+    )
+
+
+def _add_shards(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("--shards", type=_shards, metavar="N", help=text)
 
 
 def _add_api(command: argparse.ArgumentParser) -> None:
@@ -316,6 +369,13 @@ def _count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number")
     return int(text)
+
+
+def _shards(text: str) -> int:
+    number = _positive(text)
+    if number > MOST_SHARDS:
+        raise argparse.ArgumentTypeError(f"{MOST_SHARDS} at most")
+    return number
 
 
 def _demo_hosts(text: str) -> int:

@@ -1,9 +1,12 @@
 """`manyhands state`: what is done with a store of crawls, apart from the crawls in it."""
 
 import argparse
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from manyhands.cli.consoles import for_people
 from manyhands.cli.seeds import UsageError
+from manyhands.cli.state_whole import run_check, run_copy, run_create
 from manyhands.shared.crawl.claim import mark_job, mark_queue, marked_by
 from manyhands.shared.crawl.store.opening import tag_of
 from manyhands.shared.faktory.client import Client
@@ -13,6 +16,10 @@ from manyhands.shared.settings.loading import load
 
 SECTIONS = ("faktory", "crawl")
 WHO = "manyhands state adopt"
+
+
+async def run_state(arguments: argparse.Namespace) -> int:
+    return await COMMANDS[arguments.state_command](arguments)
 
 
 async def run_adopt(arguments: argparse.Namespace) -> int:
@@ -43,3 +50,11 @@ async def run_adopt(arguments: argparse.Namespace) -> int:
         await client.queue_remove([mark_queue(other) for other in others])
         console.print(f"{whose} the store {tag} now; the mark of {listed} is removed")
     return 0
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]] = {
+    "create": run_create,
+    "check": run_check,
+    "copy": run_copy,
+    "adopt": run_adopt,
+}

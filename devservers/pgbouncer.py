@@ -23,14 +23,19 @@ READY_LINE = "process up"
 
 
 class PgbouncerServer(Server):
-    """`connections` are those that it opens to PostgreSQL, for as many clients as there are."""
+    """`connections` are those that it opens to PostgreSQL, for as many clients as there are. With a
+    `certificate` (a file with key and chain) clients must speak TLS, which the PostgreSQL of this
+    package does not."""
 
     name = "pgbouncer"
 
-    def __init__(self, postgres: PostgresServer, *, connections: int = 2) -> None:
+    def __init__(
+        self, postgres: PostgresServer, *, connections: int = 2, certificate: Path | None = None
+    ) -> None:
         super().__init__()
         self._postgres = postgres
         self._connections = connections
+        self._certificate = certificate
 
     @property
     def url(self) -> str:
@@ -50,7 +55,7 @@ class PgbouncerServer(Server):
             f"auth_type = plain\nauth_file = {users}\n"
             f"pool_mode = transaction\ndefault_pool_size = {self._connections}\n"
             # What a session leaves behind is the next client's: nothing is cleaned up.
-            "server_reset_query =\n"
+            "server_reset_query =\n" + self._tls()
         )
         for file in (users, settings):
             give(file, unprivileged_user())
@@ -62,6 +67,16 @@ class PgbouncerServer(Server):
             env={"LD_LIBRARY_PATH": str(libraries)},
             user=unprivileged_user(),
             end_signal=signal.SIGTERM,
+        )
+
+    def _tls(self) -> str:
+        if self._certificate is None:
+            return ""
+        own = self.data_dir / "certificate.pem"
+        own.write_bytes(self._certificate.read_bytes())
+        give(own, unprivileged_user())
+        return f"client_tls_sslmode = require\nclient_tls_key_file = {own}\n" + (
+            f"client_tls_cert_file = {own}\n"
         )
 
     def _is_ready(self, child: Child, port: int) -> bool:

@@ -32,6 +32,7 @@ from tests.support.output_servers import (  # noqa: F401  (fixtures)
 )
 from tests.support.raw_client import RawClient
 from tests.support.server_state import ServerState
+from tests.support.state_places import new_place  # noqa: F401  (fixture)
 from tests.support.worker_process import AnyState, WorkerUnderTest
 
 # How long one example takes says more of the machine than of us.

@@ -59,7 +59,7 @@ except LeaseLost:
 RESHARDS = """
 import sys
 from pathlib import Path
-from manyhands.shared.crawl.store.sqlite import old_shard
+from manyhands.shared.crawl.store.whole import old_shard
 from manyhands.shared.crawl.store.sqlite.directory import open_control
 from manyhands.shared.crawl.store.sqlite.reshard import reshard
 old_shard.ROWS_AT_ONCE = 50

@@ -11,8 +11,8 @@ from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import NewUrl, Settled, StoredRobots
 from manyhands.shared.crawl.store.new_urls import new_url
+from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ShardStore
-from manyhands.shared.crawl.store.sqlite.directory import open_control, open_shard
 from manyhands.shared.urls import parse_url, shard_of_domain, shard_of_url
 
 NOW = 1_700_000_000.0
@@ -35,9 +35,13 @@ def urls_of(domain: str, pages: int) -> list[NewUrl]:
     ]
 
 
-def fill(directory: Path, shards: int, pages: int = 5) -> None:
+def fill(place: Path | str, shards: int, pages: int = 5) -> None:
     """Half of it is claimed when its owners go."""
-    with contextlib.closing(open_control(directory)) as control:
+    store_of_all = store_at((str(place),))
+    with (
+        contextlib.closing(store_of_all),
+        contextlib.closing(store_of_all.open_control()) as control,
+    ):
         generation = control.layout(shards).generation
         for _ in CRAWLS:
             crawl, _ = control.create_crawl(CrawlSpec(contact="me@example.org"), NOW, None, b"")
@@ -49,7 +53,8 @@ def fill(directory: Path, shards: int, pages: int = 5) -> None:
             epoch = control.claim_lease(shard, "first owner", 0.0)
             assert epoch is not None
             domains = [one for one in DOMAINS if shard_of_domain(one, shards) == shard]
-            with contextlib.closing(open_shard(directory, generation, shard, epoch, NOW)) as store:
+            opened = store_of_all.open_shard(generation, shard, epoch, NOW)
+            with contextlib.closing(opened) as store:
                 _fill_shard(store, domains, pages, (shard + 1) % shards, shards)
 
 
@@ -79,19 +84,22 @@ def _fill_shard(store: ShardStore, domains: list[str], pages: int, other: int, s
             store.send(other, 1, orjson.dumps([link]))
 
 
-def content(directory: Path) -> dict[str, Any]:
+def content(place: Path | str) -> dict[str, Any]:
     """Everything that must be the same after a change of the shards. Opens as the next owner."""
     found: defaultdict[str, Any] = defaultdict(dict)
     counters: Counter[tuple[int, str]] = Counter()
     links = []
-    with contextlib.closing(open_control(directory)) as control:
+    store_of_all = store_at((str(place),))
+    with (
+        contextlib.closing(store_of_all),
+        contextlib.closing(store_of_all.open_control()) as control,
+    ):
         layout = control.layout(control.layout(0).shards)
         for shard in range(layout.shards):
             epoch = control.claim_lease(shard, "reader", 0.0)
             assert epoch is not None
-            with contextlib.closing(
-                open_shard(directory, layout.generation, shard, epoch, NOW)
-            ) as store:
+            opened = store_of_all.open_shard(layout.generation, shard, epoch, NOW)
+            with contextlib.closing(opened) as store:
                 _read_shard(store, shard, layout.shards, found)
                 for crawl in CRAWLS:
                     counters.update(

@@ -1,7 +1,7 @@
 """What can be wrong with the place where a state is kept. What a store says about crawls and leases
 is in `model`."""
 
-from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.errors import ConfigError, ManyhandsError
 
 
 class StateError(ManyhandsError):
@@ -23,3 +23,7 @@ class StateAway(StateError):
 class Undone(StateAway):
     """The store was lost in the middle of a transaction, and nothing of that has happened: it may
     be repeated."""
+
+
+class StateClosed(StateError, ConfigError):
+    """A copy that is not complete, or what was copied elsewhere: no service may use it."""

@@ -3,24 +3,39 @@
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 from manyhands.shared.crawl.store.protocol import Store
 from manyhands.shared.crawl.store.sqlite.one_host import refuse_other_machines
 from manyhands.shared.crawl.store.sqlite.store import SqliteStore
+from manyhands.shared.crawl.store.sqlite.whole import SqliteWhole
+from manyhands.shared.crawl.store.whole.protocol import WholeStore
 from manyhands.shared.extras import import_extra
 
 # By name: what it needs is not installed everywhere.
 _POSTGRES = "manyhands.shared.crawl.store.postgres.store"
+_POSTGRES_WHOLE = "manyhands.shared.crawl.store.postgres.whole"
 
 
 def store_at(places: Sequence[str]) -> Store:
     """`places`: of CRAWL_STATE, and not empty. Nothing is opened yet. Raises ConfigError."""
     if "://" in places[0]:
-        postgres = import_extra(_POSTGRES, "CRAWL_STATE: postgresql", "postgres")
-        return cast("Store", postgres.PostgresStore(places))
+        return cast("Store", _of_postgres(_POSTGRES).PostgresStore(places))
     [directory] = places
     return SqliteStore(Path(directory))
+
+
+def whole_at(places: Sequence[str]) -> WholeStore:
+    """As `store_at`, for what is done with a state as a whole."""
+    if "://" in places[0]:
+        return cast("WholeStore", _of_postgres(_POSTGRES_WHOLE).PostgresWhole(places))
+    [directory] = places
+    return SqliteWhole(Path(directory))
+
+
+def _of_postgres(module: str) -> ModuleType:
+    return import_extra(module, "CRAWL_STATE: postgresql", "postgres")
 
 
 def check_store(places: Sequence[str], wait_s: float) -> None:

@@ -5,6 +5,7 @@ import pytest
 from manyhands.cli.arguments import WITHIN, make_parser
 from manyhands.cli.crawl import crawl_request
 from manyhands.cli.seeds import UsageError
+from manyhands.cli.state import COMMANDS as STATE_COMMANDS
 
 COMMANDS = ("demo", "crawl", "up", "submit", "warc", "status", "state")
 URL = "https://example.org/"
@@ -89,7 +90,11 @@ def test_what_a_newcomer_does_wrong_is_named(words, said):
         crawl_request(parsed("crawl", *words))
 
 
-@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)], ids=str)
+@pytest.mark.parametrize(
+    "words",
+    [[], *([name] for name in COMMANDS), *(["state", name] for name in STATE_COMMANDS)],
+    ids=str,
+)
 def test_the_help_fits_a_terminal_of_80_columns(words, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit):

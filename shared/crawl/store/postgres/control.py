@@ -36,6 +36,7 @@ from manyhands.shared.crawl.store.model import (
 )
 from manyhands.shared.crawl.store.postgres.database import Database, Parameters, Row, Session
 from manyhands.shared.crawl.store.postgres.schema import Names
+from manyhands.shared.crawl.store.whole.closing import CLOSED, Closed, refusal, tag_in
 from manyhands.shared.urls import shard_of_domain, shard_of_url
 
 _NOW = "extract(epoch FROM clock_timestamp())::float8"
@@ -67,22 +68,25 @@ _LISTING = (
     f" {_CRAWL} WHERE id IN (SELECT id FROM summed WHERE total <= %(bytes)s OR total = size)"
     " ORDER BY id DESC"
 )
+_BUMP = (
+    "UPDATE @facts SET value = value + 1 WHERE name = 'version'"
+    " AND NOT EXISTS (SELECT 1 FROM @facts WHERE name = %s AND value = %s) RETURNING value"
+)
 
 
 class PostgresControl:
     """A `protocol.ControlStore`. State: none but the database's."""
 
-    def __init__(self, database: Database, tag: int) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
         self._names = Names(database.place.schema)
         self._key = database.place.lock_key("control")
-        self._tag = tag
 
     def close(self) -> None:
         """Connections are the database's."""
 
     def tag(self) -> str:
-        return f"{self._tag:010x}"
+        return tag_in(self.facts())
 
     def set_clock(self) -> None:
         """From now on `clock.now` is the database's, as near as it can be known."""
@@ -93,7 +97,7 @@ class PostgresControl:
     # Layout
 
     def layout(self, wanted: int) -> Layout:
-        facts = self._facts()
+        facts = self.facts()
         if facts.get("wanted") != wanted:
             with self._changing(is_version=False) as session:
                 first = {"generation": 1, "shards": wanted, "most_ever": wanted}
@@ -420,7 +424,9 @@ class PostgresControl:
             yield session
 
     def _bump_version(self, session: Session) -> None:
-        session.send(self._sql("UPDATE @facts SET value = value + 1 WHERE name = 'version'"))
+        if not session.changed(self._sql(_BUMP), (CLOSED, int(Closed.HAS_LEFT))):
+            # Opened before that, perhaps: what it would write now would be lost.
+            raise refusal(Closed.HAS_LEFT, self._database.place.shown)
 
     def _rows(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         return self._database.ask(self._sql(sql), parameters)
@@ -428,7 +434,7 @@ class PostgresControl:
     def _sql(self, text: str) -> str:
         return self._names.sql(text)
 
-    def _facts(self) -> dict[str, int]:
+    def facts(self) -> dict[str, int]:
         return dict(self._rows("SELECT name, value FROM @facts"))
 
     def _facts_of(self, session: Session) -> dict[str, int]:

@@ -66,6 +66,8 @@ _FOR_NOW = (
     "query_wait_timeout",
     "server_",
 )
+# Between this side and the server: a certificate that is not trusted, or no TLS where it is wanted.
+_NOT_TRUSTED = ("certificate", "does not support SSL")
 
 Result = TypeVar("Result")
 Row = tuple[Any, ...]
@@ -246,4 +248,6 @@ def _is_away(error: psycopg.Error, connection: Connection) -> bool:
 def _is_refusal(error: psycopg.Error) -> bool:
     """It does not let us in, and will not the next time."""
     said = str(error)
+    if any(reason in said for reason in _NOT_TRUSTED):
+        return True
     return "FATAL" in said and not any(reason in said for reason in _FOR_NOW)

@@ -18,6 +18,12 @@ def migrate(database: Database, part: int, parts: int, tag: int | None = None) -
         key = database.place.lock_key("migration")
         with database.transaction(("SELECT pg_advisory_xact_lock(%s)", (key,))) as (session, _):
             _bring_up(session, database, names, (part, parts, tag))
+    return check_part(database, part, parts, tag)
+
+
+def check_part(database: Database, part: int, parts: int, tag: int | None = None) -> int:
+    """That it is this part of a store, whose tag is returned. Raises StateError."""
+    names = Names(database.place.schema)
     facts: dict[str, int] = dict(database.ask(names.sql("SELECT name, value FROM @facts")))
     if (facts["part"], facts["parts"]) != (part, parts) or tag not in (None, facts["tag"]):
         raise StateError(

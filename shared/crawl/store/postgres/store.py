@@ -16,6 +16,7 @@ from manyhands.shared.crawl.store.postgres.rows import PostgresRows
 from manyhands.shared.crawl.store.postgres.schema import Names, shard_names
 from manyhands.shared.crawl.store.protocol import ControlStore, Progress
 from manyhands.shared.crawl.store.shard import MOST_REPEATS, Shard
+from manyhands.shared.crawl.store.whole.closing import refuse_closed
 
 
 class PostgresStore:
@@ -28,20 +29,26 @@ class PostgresStore:
     what_to_do = ""
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self._databases = [Database(parse_place(url)) for url in urls]
+        self.databases = [Database(parse_place(url)) for url in urls]
 
     def open_control(self) -> PostgresControl:
-        first, *others = self._databases
-        parts = len(self._databases)
+        control = self.open_any_control()
+        refuse_closed(control.facts(), self.databases[0].place.shown)
+        return control
+
+    def open_any_control(self) -> PostgresControl:
+        """Also of a state that no service may use."""
+        first, *others = self.databases
+        parts = len(self.databases)
         tag = migrate(first, 0, parts)
         for part, database in enumerate(others, 1):
             migrate(database, part, parts, tag)
-        control = PostgresControl(first, tag)
+        control = PostgresControl(first)
         control.set_clock()
         return control
 
     def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> Shard:
-        store = Shard(PostgresRows(Fence(self._database(shard), generation, shard)), epoch)
+        store = Shard(PostgresRows(Fence(self.database_of(shard), generation, shard)), epoch)
         for _ in range(MOST_REPEATS):
             # To do it twice does no harm.
             with contextlib.suppress(Undone, CommitInDoubt):
@@ -51,7 +58,7 @@ class PostgresStore:
         return store
 
     def open_reader(self, generation: int, shard: int) -> PostgresReader | None:
-        database = self._database(shard)
+        database = self.database_of(shard)
         schema = database.place.schema
         found = database.ask(
             Names(schema).sql("SELECT 1 FROM @shards WHERE generation = %s AND shard = %s"),
@@ -60,7 +67,7 @@ class PostgresStore:
         return PostgresReader(database, shard_names(schema, generation, shard)) if found else None
 
     def readers(self) -> PostgresReaders:
-        return PostgresReaders(self._databases)
+        return PostgresReaders(self.databases)
 
     def reshard(self, control: ControlStore, shards: int, on_progress: Progress) -> None:
         layout = control.layout(shards)
@@ -72,7 +79,7 @@ class PostgresStore:
         on_progress(0, 0)
 
     def name_of(self, generation: int, shard: int) -> str:
-        return f"shard {shard} of generation {generation} in {self._database(shard).place.shown}"
+        return f"shard {shard} of generation {generation} in {self.database_of(shard).place.shown}"
 
     def damaged(self, generation: int, shards: int) -> set[int]:
         """A server that finds its files damaged says so by itself, and is repaired as a whole."""
@@ -86,8 +93,8 @@ class PostgresStore:
         return []
 
     def close(self) -> None:
-        for database in self._databases:
+        for database in self.databases:
             database.close()
 
-    def _database(self, shard: int) -> Database:
-        return self._databases[shard % len(self._databases)]
+    def database_of(self, shard: int) -> Database:
+        return self.databases[shard % len(self.databases)]

@@ -31,6 +31,7 @@ from manyhands.shared.crawl.store.model import (
 )
 from manyhands.shared.crawl.store.sqlite import resplit
 from manyhands.shared.crawl.store.sqlite.database import Database, to_json
+from manyhands.shared.crawl.store.whole.closing import CLOSED, Closed, refusal, tag_in
 
 _CRAWL = (
     "SELECT id, spec, state, ends_as, reason, created_at, started_at, ended_at, has_all_seeds,"
@@ -50,16 +51,16 @@ class SqliteControl:
         self._database.close()
 
     def tag(self) -> str:
-        return f"{self._facts()['tag']:010x}"
+        return tag_in(self.facts())
 
     # Layout
 
     def layout(self, wanted: int) -> Layout:
-        if self._facts().get("wanted") != wanted:
+        if self.facts().get("wanted") != wanted:
             with self._database.transaction():
-                facts = {"generation": 1, "shards": wanted, "most_ever": wanted} | self._facts()
+                facts = {"generation": 1, "shards": wanted, "most_ever": wanted} | self.facts()
                 self._set_facts(facts | {"wanted": wanted})
-        facts = self._facts()
+        facts = self.facts()
         return Layout(facts["generation"], facts["shards"], facts["wanted"], facts["most_ever"])
 
     def finish_reshard(
@@ -71,7 +72,7 @@ class SqliteControl:
                 raise LeaseLost("a shard was claimed while its content was being moved")
             if held:
                 self._database.run("UPDATE leases SET until = 0")
-            most_ever = max(shards, self._facts()["most_ever"])
+            most_ever = max(shards, self.facts()["most_ever"])
             self._set_facts({"generation": generation, "shards": shards, "most_ever": most_ever})
             resplit.seeds(self._database, shards)
             resplit.purges(self._database, shards)
@@ -372,13 +373,19 @@ class SqliteControl:
             yield
 
     def _bump_version(self) -> None:
-        self._database.run("UPDATE facts SET value = value + 1 WHERE name = 'version'")
+        if not self._database.run(
+            "UPDATE facts SET value = value + 1 WHERE name = 'version'"
+            " AND NOT EXISTS (SELECT 1 FROM facts WHERE name = ? AND value = ?)",
+            (CLOSED, Closed.HAS_LEFT),
+        ):
+            # Opened before that, perhaps: what it would write now would be lost.
+            raise refusal(Closed.HAS_LEFT, str(self._database.path.parent))
 
     def _returned(self, sql: str, parameters: tuple[Any, ...]) -> Any:
         with self._database.transaction():
             return self._database.value(sql, parameters)
 
-    def _facts(self) -> dict[str, int]:
+    def facts(self) -> dict[str, int]:
         return dict(self._database.rows("SELECT name, value FROM facts"))
 
     def _set_facts(self, facts: Mapping[str, int]) -> None:

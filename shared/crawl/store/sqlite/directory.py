@@ -1,11 +1,13 @@
 """The directory CRAWL_STATE, and the files in it: `control.db`, and for every generation of the
 layout `gen-<n>/shard-<nn>.db`. A file for each shard, so that owners never wait for each other."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.clock import keep_time_of
-from manyhands.shared.crawl.store.errors import StateDamaged
+from manyhands.shared.crawl.store.errors import StateDamaged, StateError
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.shard import Shard
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
@@ -14,7 +16,10 @@ from manyhands.shared.crawl.store.sqlite.database import Database, open_file, op
 from manyhands.shared.crawl.store.sqlite.reader import SqliteReader
 from manyhands.shared.crawl.store.sqlite.rows import SqliteRows
 from manyhands.shared.crawl.store.sqlite.schema import CONTROL, SHARD
+from manyhands.shared.crawl.store.sqlite.tables import SqliteTables
+from manyhands.shared.crawl.store.whole.closing import refuse_closed
 
+CONTROL_FILE = "control.db"
 # A new owner checks all pages of a file up to this size; that takes about 60 ms.
 LOOKED_THROUGH_BYTES = 32 * 1024 * 1024
 
@@ -34,9 +39,12 @@ def shard_file(directory: Path, generation: int, shard: int) -> Path:
 
 
 def open_control(directory: Path) -> SqliteControl:
-    database = open_file(directory / "control.db", CONTROL)
+    database = open_file(directory / CONTROL_FILE, CONTROL)
+    control = SqliteControl(database)
+    with closed_on_error(control):
+        refuse_closed(control.facts(), str(directory))
     keep_time_of(directory)
-    return SqliteControl(database)
+    return control
 
 
 def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> Shard:
@@ -71,3 +79,20 @@ def open_reader(directory: Path, generation: int, shard: int) -> SqliteReader | 
     """None as long as the shard has had no owner."""
     database = open_for_reading(shard_file(directory, generation, shard), SHARD)
     return None if database is None else SqliteReader(database)
+
+
+def made_shards(directory: Path, generation: int) -> list[int]:
+    """Those that have had an owner."""
+    files = generation_directory(directory, generation).glob("shard-*.db")
+    return sorted(int(file.stem.removeprefix("shard-")) for file in files)
+
+
+@contextlib.contextmanager
+def opened_tables(directory: Path, generation: int, shard: int) -> Iterator[SqliteTables]:
+    """To read all that is in a shard."""
+    path = shard_file(directory, generation, shard)
+    database = open_for_reading(path, SHARD)
+    if database is None:
+        raise StateError(f"{path} is gone")
+    with contextlib.closing(database):
+        yield SqliteTables(database)

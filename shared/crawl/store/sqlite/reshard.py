@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from manyhands.shared.crawl.store import clock
@@ -17,11 +18,12 @@ from manyhands.shared.crawl.store.protocol import ControlStore, Progress
 from manyhands.shared.crawl.store.sqlite.directory import (
     generation_directory,
     generations,
+    made_shards,
     open_shard,
-    shard_file,
+    opened_tables,
 )
-from manyhands.shared.crawl.store.sqlite.new_generation import NewGeneration, sync
-from manyhands.shared.crawl.store.sqlite.old_shard import OldShard
+from manyhands.shared.crawl.store.sqlite.new_generation import new_generation
+from manyhands.shared.crawl.store.whole.old_shard import OldShard, copy_all
 
 OWNER = "reshard"
 # Renewed after every part copied, so that no owner starts in vain. What decides in the end is
@@ -34,13 +36,13 @@ def reshard(directory: Path, control: ControlStore, shards: int, on_progress: Pr
     """See `protocol.Store`."""
     with _lock(directory), _leaving(control):
         layout = control.layout(shards)
-        _clear(directory, layout.generation)
+        clear(directory, layout.generation)
         if layout.shards == shards:
             return
         epochs = _claim_all(control, layout.shards)
         _build(directory, control, layout.generation, epochs, shards, on_progress)
         control.finish_reshard(layout.generation + 1, shards, epochs)
-        _clear(directory, layout.generation + 1)
+        clear(directory, layout.generation + 1)
 
 
 def _build(
@@ -52,19 +54,13 @@ def _build(
     on_progress: Progress,
 ) -> None:
     old = _take_over(directory, generation, epochs)
-    in_all = sum(shard.admitted() for shard in old)
-    part = directory / f"gen-{generation + 1}.part"
-    on_progress(0, in_all)
-    done = 0
-    with NewGeneration(part, shards) as new:
-        for shard in old:
-            for copied in shard.copy_to(new):
-                done += copied
-                control.renew_leases(OWNER, epochs, LEASE_S)
-                on_progress(done, in_all)
-        new.finish()
-    part.rename(generation_directory(directory, generation + 1))
-    sync(directory)
+
+    def on_part(done: int, in_all: int) -> None:
+        control.renew_leases(OWNER, epochs, LEASE_S)
+        on_progress(done, in_all)
+
+    with new_generation(directory, generation + 1, shards) as new:
+        in_all = copy_all(old, new, on_part)
     on_progress(in_all, in_all)
 
 
@@ -80,13 +76,12 @@ def _claim_all(control: ControlStore, shards: int) -> dict[int, int]:
 
 def _take_over(directory: Path, generation: int, epochs: dict[int, int]) -> list[OldShard]:
     """From here on no earlier owner can change anything, and nothing is claimed."""
-    found = []
-    for shard, epoch in epochs.items():
-        path = shard_file(directory, generation, shard)
-        if path.exists():
-            open_shard(directory, generation, shard, epoch, clock.now()).close()
-            found.append(OldShard(directory, generation, shard))
-    return found
+    found = made_shards(directory, generation)
+    for shard in found:
+        open_shard(directory, generation, shard, epochs[shard], clock.now()).close()
+    return [
+        OldShard(shard, found, partial(opened_tables, directory, generation)) for shard in found
+    ]
 
 
 @contextlib.contextmanager
@@ -114,7 +109,8 @@ def _leaving(control: ControlStore) -> Iterator[None]:
         control.leave(OWNER)
 
 
-def _clear(directory: Path, kept: int) -> None:
+def clear(directory: Path, kept: int) -> None:
+    """Remove all generations but one, and what was left of those that were not completed."""
     for part in directory.glob("gen-*.part"):
         shutil.rmtree(part)
     for generation in generations(directory):

@@ -8,7 +8,6 @@ import pytest
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.errors import StateBusy
 from manyhands.shared.crawl.store.model import Admitted, LeaseLost
-from manyhands.shared.crawl.store.sqlite import old_shard
 from manyhands.shared.crawl.store.sqlite.directory import (
     generations,
     open_control,
@@ -17,6 +16,7 @@ from manyhands.shared.crawl.store.sqlite.directory import (
     shard_file,
 )
 from manyhands.shared.crawl.store.sqlite.reshard import LOCK, reshard
+from manyhands.shared.crawl.store.whole import old_shard
 from manyhands.shared.urls import shard_of_domain
 from tests.support.state_content import DOMAINS, NOW, content, fill, urls_of
 

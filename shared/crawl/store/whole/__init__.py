@@ -1,0 +1,1 @@
+"""A state as a whole: laid out anew, copied to another place, looked through."""
