@@ -12,9 +12,8 @@ import pytest
 from devservers import BrokerServer, PostgresServer, SettableClock
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import Member
 from tests.conftest import StartWorker
-from tests.support.crawling import Crawling, in_flight_at_most
+from tests.support.crawling import Crawling, in_flight_at_most, process_of
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,11 +32,6 @@ def crawling(postgres: PostgresServer, web: SyntheticWeb) -> Iterator[Crawling]:
     crawling = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
     yield crawling
     crawling.close()
-
-
-def process_of(member: Member) -> int:
-    """Its name is host, process and a number."""
-    return int(member.name.rsplit(".", 2)[1])
 
 
 async def assert_completes(crawling: Crawling, crawl: int, repeats: int) -> None:
@@ -72,7 +66,7 @@ async def test_an_owner_that_is_killed_is_followed_by_another(
     crawl = crawling.start()
     start_worker(broker_process.url, **crawling.settings(f"crawl:2x{SLOTS} parse:1x40"))
     await crawling.has_pages(crawl, PAGES // 4)
-    os.kill(process_of(crawling.control.members()[0]), signal.SIGKILL)
+    os.kill(process_of(crawling.control.members()[0].name), signal.SIGKILL)
 
     await assert_completes(crawling, crawl, in_flight_at_most(SLOTS))
 

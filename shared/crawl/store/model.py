@@ -203,6 +203,14 @@ class Crawl:
     seed_file_lines: int
 
 
+class LastOwner(NamedTuple):
+    """Of a shard that is taken over. A request of it lasts `longest_fetch_s` at the most; None:
+    nobody has said."""
+
+    epoch: int
+    longest_fetch_s: float | None
+
+
 @dataclass(slots=True, frozen=True)
 class Lease:
     """`epoch` grows with every change of the owner."""

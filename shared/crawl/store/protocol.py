@@ -71,7 +71,8 @@ class ShardStore(ShardReader, Protocol):
     """For the one owner of a shard. Opened with the lease's epoch, which fences it: opening makes
     every older owner's transactions raise LeaseLost. Opening also queues again what the last owner
     had claimed, and puts the next time of every domain that it held in memory to takeover + the
-    domain's delay.
+    domain's delay. Where URLs were claimed, a request may still be open, which an owner that was
+    stopped cannot end: there its longest fetch comes on top.
 
     All methods that change something are called inside `transaction()`."""
 
@@ -384,10 +385,20 @@ class Store(Protocol):
     def open_control(self) -> ControlStore:
         """Made if there is none. From now on `clock.now` is this store's. Raises StateError."""
 
-    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> ShardStore:
-        """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
-        already or its generation is gone, StateBusy when an earlier one hangs in the middle of a
-        transaction, StateDamaged when it is, which others are told of."""
+    def open_shard(
+        self,
+        generation: int,
+        shard: int,
+        epoch: int,
+        now: float,
+        longest_fetch_s: float = 0.0,
+        ended_epoch: int = 0,
+    ) -> ShardStore:
+        """Take a shard over with the epoch of its lease. A request of this owner lasts
+        `longest_fetch_s` at the most: kept for the next owner, whose own may differ. All requests
+        of `ended_epoch` have ended: nobody need wait for them. Raises LeaseLost when a later owner
+        has it already or its generation is gone, StateBusy when an earlier one hangs in the middle
+        of a transaction, StateDamaged when it is, which others are told of."""
 
     def open_reader(self, generation: int, shard: int) -> ShardReader | None:
         """None as long as the shard has had no owner."""

@@ -27,7 +27,8 @@ class Stores(Protocol):
 
     def control(self) -> ControlStore: ...
 
-    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore: ...
+    def shard(self, epoch: int, now: float = NOW, number: int = 0, **owner: float) -> ShardStore:
+        """`owner`: what else `protocol.Store.open_shard` takes."""
 
     def reader(self, number: int = 0) -> ShardReader | None: ...
 
@@ -46,8 +47,8 @@ class SqliteStores:
         self._opened.callback(control.close)
         return control
 
-    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore:
-        shard = open_shard(self._directory, 1, number, epoch, now)
+    def shard(self, epoch: int, now: float = NOW, number: int = 0, **owner: float) -> ShardStore:
+        shard = open_shard(self._directory, 1, number, epoch, now, **owner)  # type: ignore[arg-type]
         self._opened.callback(shard.close)
         return shard
 
@@ -77,8 +78,8 @@ class PostgresStores:
     def control(self) -> ControlStore:
         return self._store.open_control()
 
-    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore:
-        return self._store.open_shard(1, number, epoch, now)
+    def shard(self, epoch: int, now: float = NOW, number: int = 0, **owner: float) -> ShardStore:
+        return self._store.open_shard(1, number, epoch, now, **owner)  # type: ignore[arg-type]
 
     def reader(self, number: int = 0) -> ShardReader | None:
         return self._store.open_reader(1, number)

@@ -21,6 +21,7 @@ from manyhands.worker.crawl.shards.leases import (
     shards_to_claim,
     shards_to_release,
 )
+from manyhands.worker.crawl.shards.open_requests import OpenRequests
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
@@ -36,8 +37,9 @@ class Resharding(Protocol):
 
 
 class Leasing:
-    """State: `shards`, the open ones; those with damaged files; whether new ones are claimed; the
-    number of members; and the last number of shards logged.
+    """State: `shards`, the open ones; those with damaged files; the last epoch of each that was
+    given up; whether new ones are claimed; the number of members; and the last number of shards
+    logged. `longest_fetch_s` is how long a request of this process can last.
 
     Announces what happens to shards. `opened`: a new one. `lost`: one was taken from us, perhaps
     because this process seemed dead to the others. `closed`: one is gone, for whatever reason;
@@ -49,6 +51,7 @@ class Leasing:
         name: str,
         slots: int,
         settings: CrawlSettings,
+        longest_fetch_s: float,
         *,
         control: Control,
         store: StoreThreads,
@@ -58,6 +61,7 @@ class Leasing:
         self.name = name
         self._slots = slots
         self._settings = settings
+        self._longest_fetch_s = longest_fetch_s
         self._control = control
         self._store = store
         self._resharding = resharding
@@ -65,7 +69,9 @@ class Leasing:
         self._log = get_logger("crawl").bind(member=name)
         self._said = -1
         self.lease_guard = LeaseGuard(settings.lease_s)
+        self.requests = OpenRequests(self.lease_guard)
         self.shards: dict[int, OwnedShard] = {}
+        self._given_up: dict[int, int] = {}
         self.damaged: set[int] = set()
         self.members = 1
         self.is_stopping = False
@@ -109,7 +115,9 @@ class Leasing:
             except ManyhandsError as error:
                 self._log.error("leases could not be renewed", reason=str(error))
             else:
-                for shard in self.lease_guard.renewed(kept, asked_at):
+                lost = self.lease_guard.renewed(kept, asked_at)
+                self.requests.leases_changed()
+                for shard in lost:
                     if shard in epochs:
                         self._drop(shard, "its lease ran out")
             await asyncio.sleep(lease_s / RENEWALS)
@@ -141,11 +149,13 @@ class Leasing:
         self._drop(number, str(error))
 
     def _drop(self, number: int, why: str) -> None:
-        """It is no longer ours: forget what is in memory, write nothing."""
+        """It is no longer ours: end its requests, forget what is in memory, write nothing."""
         shard = self.shards.pop(number, None)
         self.lease_guard.ended(number)
         if shard is None:
             return
+        self.requests.end(shard)
+        self._given_up[number] = shard.epoch
         self._log.warning("shard given up", shard=number, reason=why)
         self.lost()
         self.closed(shard)
@@ -201,9 +211,17 @@ class Leasing:
         if epoch is None:
             return
         self.lease_guard.granted(number, epoch, asked_at)
-        generation = self._control.layout.generation
-        open_shard = self._control.store.open_shard
-        make = partial(open_shard, generation, number, epoch, clock.now())
+        self.requests.leases_changed()
+        make = partial(
+            self._control.store.open_shard,
+            self._control.layout.generation,
+            number,
+            epoch,
+            clock.now(),
+            self._longest_fetch_s,
+            # Of requests that were ended here nobody need wait for the end.
+            ended_epoch=self._given_up.get(number, 0),
+        )
         try:
             await self._store.open(number, make)
         except ManyhandsError as error:

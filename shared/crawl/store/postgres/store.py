@@ -40,14 +40,22 @@ class PostgresStore:
         control.set_clock()
         return control
 
-    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> Shard:
+    def open_shard(
+        self,
+        generation: int,
+        shard: int,
+        epoch: int,
+        now: float,
+        longest_fetch_s: float = 0.0,
+        ended_epoch: int = 0,
+    ) -> Shard:
         store = Shard(PostgresRows(Fence(self._database(shard), generation, shard)), epoch)
         for _ in range(MOST_REPEATS):
             # To do it twice does no harm.
             with contextlib.suppress(Undone, CommitInDoubt):
-                store.take_over(now)
+                store.take_over(now, longest_fetch_s, ended_epoch)
                 return store
-        store.take_over(now)
+        store.take_over(now, longest_fetch_s, ended_epoch)
         return store
 
     def open_reader(self, generation: int, shard: int) -> PostgresReader | None:

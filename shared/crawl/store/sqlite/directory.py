@@ -39,10 +39,17 @@ def open_control(directory: Path) -> SqliteControl:
     return SqliteControl(database)
 
 
-def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> Shard:
-    """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
-    or its generation is gone, StateBusy when an earlier owner hangs in the middle of a
-    transaction, StateDamaged when the file is damaged; a note then tells the other processes."""
+def open_shard(
+    directory: Path,
+    generation: int,
+    shard: int,
+    epoch: int,
+    now: float,
+    longest_fetch_s: float = 0.0,
+    ended_epoch: int = 0,
+) -> Shard:
+    """As `protocol.Store.open_shard`; for a file that is damaged, a note is written for the other
+    processes."""
     existing = generations(directory)
     if generation not in existing and max(existing, default=0) > generation:
         raise LeaseLost(f"the shards of generation {generation} were laid out anew")
@@ -50,7 +57,7 @@ def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: fl
     try:
         store = Shard(SqliteRows(_sound(path)), epoch)
         with closed_on_error(store):
-            store.take_over(now)
+            store.take_over(now, longest_fetch_s, ended_epoch)
     except StateDamaged as error:
         write_note(path, str(error))
         raise

@@ -35,8 +35,18 @@ class SqliteStore:
     def open_control(self) -> SqliteControl:
         return open_control(self.directory)
 
-    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> Shard:
-        return open_shard(self.directory, generation, shard, epoch, now)
+    def open_shard(
+        self,
+        generation: int,
+        shard: int,
+        epoch: int,
+        now: float,
+        longest_fetch_s: float = 0.0,
+        ended_epoch: int = 0,
+    ) -> Shard:
+        return open_shard(
+            self.directory, generation, shard, epoch, now, longest_fetch_s, ended_epoch
+        )
 
     def open_reader(self, generation: int, shard: int) -> SqliteReader | None:
         return open_reader(self.directory, generation, shard)
