@@ -12,6 +12,7 @@ import pytest
 from devservers import BrokerServer, PostgresServer, SettableClock
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.worker.service.exits import UNCLEAN
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawling, in_flight_at_most, process_of
 
@@ -96,7 +97,8 @@ async def test_hosts_whose_clocks_are_wrong_are_as_polite_as_others(
     clocks = [SettableClock(tmp_path / name) for name in ("ahead", "behind")]
     for clock, step_s in zip(clocks, (60, -60), strict=True):
         clock.step(step_s)
-    settings = crawling.settings("crawl:1x50 parse:1x20")
+    # A lease that is lost, because the machine is busy, would fetch pages again.
+    settings = crawling.settings("crawl:1x50 parse:1x20", CRAWL_LEASE_S="20")
     first, _ = (start_worker(broker_process.url, **settings, **clock.settings) for clock in clocks)
     await crawling.has_pages(crawl, PAGES // 3)
     first.terminate()
@@ -107,3 +109,16 @@ async def test_hosts_whose_clocks_are_wrong_are_as_polite_as_others(
     assert crawling.coverage().is_exact, str(crawling.coverage())
     verdict = crawling.verdict(delay_s)
     assert verdict.is_polite, str(verdict)
+
+
+async def test_another_number_of_shards_is_refused_with_one_line(
+    broker_process: BrokerServer, start_worker: StartWorker, crawling: Crawling
+) -> None:
+    worker = start_worker(broker_process.url, **crawling.settings(CRAWL_SHARDS="7"))
+
+    assert await worker.ended(60) == UNCLEAN
+    (line,) = worker.said
+    assert "CRAWL_SHARDS is 7" in line
+    assert f"set CRAWL_SHARDS={crawling.shards}" in line
+    assert "manyhands state copy" in line
+    assert sum("crawl-0 started" in event for event in worker.events()) == 1

@@ -83,6 +83,7 @@ class Hosts:
     async def fault(self, what: Callable[[int], Awaitable[None]]) -> int:
         """When it came, by the origin's clock."""
         member = await eventually(self.member, 30)
+        assert member is not None
         at_ns = self.crawling.web.counts().now_ns
         await what(process_of(member.name))
         return at_ns

@@ -13,11 +13,13 @@ from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import (
+    NO_FETCHES,
     Admitted,
     ClaimedUrl,
     Crawl,
     DomainRule,
     ErrorGroup,
+    Fetches,
     Layout,
     Lease,
     Member,
@@ -379,6 +381,10 @@ class Store(Protocol):
         """Of files that one machine alone may use; None: any number of machines may."""
 
     @property
+    def can_reshard(self) -> bool:
+        """Whether services may change the number of shards, by `reshard`."""
+
+    @property
     def what_to_do(self) -> str:
         """About a shard that is damaged."""
 
@@ -386,19 +392,11 @@ class Store(Protocol):
         """Made if there is none. From now on `clock.now` is this store's. Raises StateError."""
 
     def open_shard(
-        self,
-        generation: int,
-        shard: int,
-        epoch: int,
-        now: float,
-        longest_fetch_s: float = 0.0,
-        ended_epoch: int = 0,
+        self, generation: int, shard: int, epoch: int, now: float, fetches: Fetches = NO_FETCHES
     ) -> ShardStore:
-        """Take a shard over with the epoch of its lease. A request of this owner lasts
-        `longest_fetch_s` at the most: kept for the next owner, whose own may differ. All requests
-        of `ended_epoch` have ended: nobody need wait for them. Raises LeaseLost when a later owner
-        has it already or its generation is gone, StateBusy when an earlier one hangs in the middle
-        of a transaction, StateDamaged when it is, which others are told of."""
+        """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
+        already or its generation is gone, StateBusy when an earlier one hangs in the middle of a
+        transaction, StateDamaged when it is, which others are told of."""
 
     def open_reader(self, generation: int, shard: int) -> ShardReader | None:
         """None as long as the shard has had no owner."""

@@ -15,6 +15,7 @@ from manyhands.shared.crawl.store.model import (
     Admitted,
     ClaimedUrl,
     ErrorGroup,
+    Fetches,
     NewUrl,
     Outgoing,
     Settled,
@@ -59,20 +60,21 @@ class Shard:
                 return self._run_once(work)
         return self._run_once(work)
 
-    def take_over(self, now: float, longest_fetch_s: float = 0.0, ended_epoch: int = 0) -> None:
+    def take_over(self, now: float, fetches: Fetches) -> None:
         """Make the shard this epoch's own; raises LeaseLost when a later one was here. Nobody
-        knows any more what the last owner had in hand, so it is queued again. The other arguments
-        are those of `protocol.Store.open_shard`."""
+        knows any more what the last owner had in hand, so it is queued again."""
         origins = []
-        with self._adding_up(self._rows.takeover(self._epoch, longest_fetch_s)) as last:
+        with self._adding_up(self._rows.takeover(self._epoch, fetches.longest_s)) as last:
             for crawl in self._crawls_with(UrlState.CLAIMED):
                 for origin, number in self._rows.queue_claimed(crawl):
                     self._tally.move(crawl, origin, UrlState.CLAIMED, UrlState.QUEUED, number)
                     origins.append(origin)
             self._rows.give_all_up(now)
-            if origins and last.epoch != ended_epoch:
-                theirs = last.longest_fetch_s
-                self._rows.hold_back(origins, now + (longest_fetch_s if theirs is None else theirs))
+            if origins and last.epoch != fetches.ended_epoch:
+                longest_s = last.longest_fetch_s
+                self._rows.hold_back(
+                    origins, now + (fetches.longest_s if longest_s is None else longest_s)
+                )
 
     def close(self) -> None:
         self._rows.close()

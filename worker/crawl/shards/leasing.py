@@ -7,9 +7,9 @@ from typing import Protocol
 
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.errors import StateDamaged, StateError
-from manyhands.shared.crawl.store.model import Layout, LeaseLost, Member
+from manyhands.shared.crawl.store.model import Fetches, Layout, LeaseLost, Member
 from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.errors import ConfigError, ManyhandsError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.tasks import Tasks
@@ -89,9 +89,15 @@ class Leasing:
 
     async def settle_layout(self, is_closing: Callable[[], bool]) -> None:
         """Wait until there are as many shards as the settings say; the leader changes the
-        number."""
+        number. Raises ConfigError where nobody can."""
         wanted = self._settings.shards
         layout = await self._control.ask(lambda control: control.layout(wanted))
+        if layout.shards != wanted and not self._control.store.can_reshard:
+            raise ConfigError(
+                f"the crawls' state has {layout.shards} shards, and CRAWL_SHARDS is {wanted}: set "
+                f"CRAWL_SHARDS={layout.shards}, or bring the crawls to a state with {wanted} shards"
+                " by `manyhands state copy`"
+            )
         while layout.shards != wanted and not is_closing():
             if await self._resharding.leads():
                 await self._resharding.reshard(layout, wanted)
@@ -212,16 +218,11 @@ class Leasing:
             return
         self.lease_guard.granted(number, epoch, asked_at)
         self.requests.leases_changed()
-        make = partial(
-            self._control.store.open_shard,
-            self._control.layout.generation,
-            number,
-            epoch,
-            clock.now(),
-            self._longest_fetch_s,
-            # Of requests that were ended here nobody need wait for the end.
-            ended_epoch=self._given_up.get(number, 0),
-        )
+        generation = self._control.layout.generation
+        open_shard = self._control.store.open_shard
+        # What was given up here has no request open any more.
+        fetches = Fetches(self._longest_fetch_s, self._given_up.get(number, 0))
+        make = partial(open_shard, generation, number, epoch, clock.now(), fetches)
         try:
             await self._store.open(number, make)
         except ManyhandsError as error:

@@ -6,7 +6,7 @@ from pathlib import Path
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.clock import keep_time_of
 from manyhands.shared.crawl.store.errors import StateDamaged
-from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.model import NO_FETCHES, Fetches, LeaseLost
 from manyhands.shared.crawl.store.shard import Shard
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
 from manyhands.shared.crawl.store.sqlite.damage import has_note, remove_note, write_note
@@ -45,8 +45,7 @@ def open_shard(
     shard: int,
     epoch: int,
     now: float,
-    longest_fetch_s: float = 0.0,
-    ended_epoch: int = 0,
+    fetches: Fetches = NO_FETCHES,
 ) -> Shard:
     """As `protocol.Store.open_shard`; for a file that is damaged, a note is written for the other
     processes."""
@@ -57,7 +56,7 @@ def open_shard(
     try:
         store = Shard(SqliteRows(_sound(path)), epoch)
         with closed_on_error(store):
-            store.take_over(now, longest_fetch_s, ended_epoch)
+            store.take_over(now, fetches)
     except StateDamaged as error:
         write_note(path, str(error))
         raise
