@@ -97,8 +97,13 @@ async def test_hosts_whose_clocks_are_wrong_are_as_polite_as_others(
     clocks = [SettableClock(tmp_path / name) for name in ("ahead", "behind")]
     for clock, step_s in zip(clocks, (60, -60), strict=True):
         clock.step(step_s)
-    # A lease that is lost, because the machine is busy, would fetch pages again.
-    settings = crawling.settings("crawl:1x50 parse:1x20", CRAWL_LEASE_S="20")
+    settings = crawling.settings(
+        "crawl:1x50 parse:1x20",
+        # A lease that is lost, because the machine is busy, would fetch pages again.
+        CRAWL_LEASE_S="20",
+        # Longer than this test: nobody waits for fetches of one that gives its shards back.
+        FETCH_TIMEOUT_S="300",
+    )
     first, _ = (start_worker(broker_process.url, **settings, **clock.settings) for clock in clocks)
     await crawling.has_pages(crawl, PAGES // 3)
     first.terminate()

@@ -172,7 +172,11 @@ async def test_a_long_crawl_whose_owners_are_killed_again_and_again(
     with SyntheticWeb(spec) as web:
         crawling = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
         crawl = crawling.start(delay_s=DELAY_S)
-        start_worker(broker_process.url, **crawling.settings(f"crawl:2x{SLOTS} parse:1x20"))
+        start_worker(
+            broker_process.url,
+            # Long enough not to be lost because the machine is busy.
+            **crawling.settings(f"crawl:2x{SLOTS} parse:1x20", CRAWL_LEASE_S="5"),
+        )
         await crawling.has_pages(crawl, CRAWL_PAGES // 20)
         faults_ns = []
         for _ in range(CRAWL_KILLS):
