@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from loadtest.web.oracle import Coverage, coverage
@@ -139,15 +140,25 @@ class Crawling(Crawls):
         visits = Counter(visit.url for visit in self._pages())
         return {url for url, count in visits.items() if count > 1}
 
-    def open_at(self, *faults_ns: int) -> set[str]:
-        """The pages that were being answered at one of these moments of the origin's clock, or had
-        just been, so that the store need not know of it."""
+    def open_at(self, fault_ns: int) -> set[str]:
+        """The pages that were being answered at that moment of the origin's clock, or had just
+        been, so that the store need not know of it."""
         return {
             visit.url
             for visit in self._pages()
-            for fault_ns in faults_ns
             if visit.arrived_ns <= fault_ns <= visit.ended_ns + STORED_WITHIN_S * NS
         }
+
+    def repeats_at(self, faults_ns: Sequence[int]) -> Counter[int | None]:
+        """How many pages were asked for before and after each of these moments; None: of those for
+        which there is no such moment."""
+        found: Counter[int | None] = Counter()
+        ordered = sorted(self._pages(), key=lambda visit: (visit.url, visit.arrived_ns))
+        for before, after in pairwise(ordered):
+            if before.url == after.url:
+                between = (at for at in faults_ns if before.arrived_ns <= at <= after.arrived_ns)
+                found[next(between, None)] += 1
+        return found
 
     def verdict(self, delay_s: float, *, may_repeat: bool = False) -> Verdict:
         """`may_repeat`: pages that were in flight when somebody died may be fetched again; they
