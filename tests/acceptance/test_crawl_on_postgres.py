@@ -12,9 +12,9 @@ import pytest
 from devservers import BrokerServer, PostgresServer, SettableClock
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import Member
+from manyhands.worker.service.exits import UNCLEAN
 from tests.conftest import StartWorker
-from tests.support.crawling import Crawling, in_flight_at_most
+from tests.support.crawling import Crawling, in_flight_at_most, process_of
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,11 +33,6 @@ def crawling(postgres: PostgresServer, web: SyntheticWeb) -> Iterator[Crawling]:
     crawling = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
     yield crawling
     crawling.close()
-
-
-def process_of(member: Member) -> int:
-    """Its name is host, process and a number."""
-    return int(member.name.rsplit(".", 2)[1])
 
 
 async def assert_completes(crawling: Crawling, crawl: int, repeats: int) -> None:
@@ -72,7 +67,7 @@ async def test_an_owner_that_is_killed_is_followed_by_another(
     crawl = crawling.start()
     start_worker(broker_process.url, **crawling.settings(f"crawl:2x{SLOTS} parse:1x40"))
     await crawling.has_pages(crawl, PAGES // 4)
-    os.kill(process_of(crawling.control.members()[0]), signal.SIGKILL)
+    os.kill(process_of(crawling.control.members()[0].name), signal.SIGKILL)
 
     await assert_completes(crawling, crawl, in_flight_at_most(SLOTS))
 
@@ -102,7 +97,13 @@ async def test_hosts_whose_clocks_are_wrong_are_as_polite_as_others(
     clocks = [SettableClock(tmp_path / name) for name in ("ahead", "behind")]
     for clock, step_s in zip(clocks, (60, -60), strict=True):
         clock.step(step_s)
-    settings = crawling.settings("crawl:1x50 parse:1x20")
+    settings = crawling.settings(
+        "crawl:1x50 parse:1x20",
+        # A lease that is lost, because the machine is busy, would fetch pages again.
+        CRAWL_LEASE_S="20",
+        # Longer than this test: nobody waits for fetches of one that gives its shards back.
+        FETCH_TIMEOUT_S="300",
+    )
     first, _ = (start_worker(broker_process.url, **settings, **clock.settings) for clock in clocks)
     await crawling.has_pages(crawl, PAGES // 3)
     first.terminate()
@@ -113,3 +114,16 @@ async def test_hosts_whose_clocks_are_wrong_are_as_polite_as_others(
     assert crawling.coverage().is_exact, str(crawling.coverage())
     verdict = crawling.verdict(delay_s)
     assert verdict.is_polite, str(verdict)
+
+
+async def test_another_number_of_shards_is_refused_with_one_line(
+    broker_process: BrokerServer, start_worker: StartWorker, crawling: Crawling
+) -> None:
+    worker = start_worker(broker_process.url, **crawling.settings(CRAWL_SHARDS="7"))
+
+    assert await worker.ended(60) == UNCLEAN
+    (line,) = worker.said
+    assert "CRAWL_SHARDS is 7" in line
+    assert f"set CRAWL_SHARDS={crawling.shards}" in line
+    assert "manyhands state copy" in line
+    assert sum("crawl-0 started" in event for event in worker.events()) == 1

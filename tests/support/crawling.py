@@ -6,10 +6,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from loadtest.web.oracle import Coverage, coverage
-from loadtest.web.politeness import Verdict, judge
+from loadtest.web.politeness import NS, Verdict, Visit, judge
 from loadtest.web.synthetic_web import SyntheticWeb
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
@@ -23,6 +24,8 @@ from tests.support.waiting import eventually
 CONTACT = "crawler@example.org"
 HANDLERS = "manyhands.worker.handlers.crawl,manyhands.worker.handlers.parse"
 ASKED_FOR = "asked for"
+# From the end of an answer to its record in the store, on a machine that is busy with other tests.
+STORED_WITHIN_S = 2.0
 
 
 class Crawls:
@@ -53,6 +56,8 @@ class Crawls:
             "CRAWL_SHARDS": str(self.shards),
             "CRAWL_LEASE_S": "2",
             "CRAWL_RETRY_S": "1",
+            # The next owner waits so long where one that died may have requests open.
+            "FETCH_TIMEOUT_S": "5",
             **self.site,
             **more,
         }
@@ -127,10 +132,33 @@ class Crawling(Crawls):
         return coverage(self.web.perfect_crawl(), self.web.ledger())
 
     def pages_twice(self) -> int:
-        visits = Counter(
-            visit.url for visit in self.web.ledger() if visit.status == 200 and not visit.is_robots
-        )
+        visits = Counter(visit.url for visit in self._pages())
         return sum(count - 1 for count in visits.values())
+
+    def repeated(self) -> set[str]:
+        """The pages that were answered more than once."""
+        visits = Counter(visit.url for visit in self._pages())
+        return {url for url, count in visits.items() if count > 1}
+
+    def open_at(self, fault_ns: int) -> set[str]:
+        """The pages that were being answered at that moment of the origin's clock, or had just
+        been, so that the store need not know of it."""
+        return {
+            visit.url
+            for visit in self._pages()
+            if visit.arrived_ns <= fault_ns <= visit.ended_ns + STORED_WITHIN_S * NS
+        }
+
+    def repeats_at(self, faults_ns: Sequence[int]) -> Counter[int | None]:
+        """How many pages were asked for before and after each of these moments; None: of those for
+        which there is no such moment."""
+        found: Counter[int | None] = Counter()
+        ordered = sorted(self._pages(), key=lambda visit: (visit.url, visit.arrived_ns))
+        for before, after in pairwise(ordered):
+            if before.url == after.url:
+                between = (at for at in faults_ns if before.arrived_ns <= at <= after.arrived_ns)
+                found[next(between, None)] += 1
+        return found
 
     def verdict(self, delay_s: float, *, may_repeat: bool = False) -> Verdict:
         """`may_repeat`: pages that were in flight when somebody died may be fetched again; they
@@ -139,6 +167,9 @@ class Crawling(Crawls):
         if may_repeat:
             verdict.repeated.count = 0
         return verdict
+
+    def _pages(self) -> Iterator[Visit]:
+        return (one for one in self.web.ledger() if one.status == 200 and not one.is_robots)
 
 
 @contextlib.contextmanager
@@ -158,6 +189,11 @@ def beating(directory: Path, boot: str) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+
+
+def process_of(member: str) -> int:
+    """Its name is host, process and a number."""
+    return int(member.rsplit(".", 2)[1])
 
 
 def in_flight_at_most(slots: int) -> int:

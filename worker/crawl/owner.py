@@ -105,6 +105,7 @@ class Owner:
             self.name,
             slots,
             settings,
+            fetch.timeout_s,
             control=self._control,
             store=self._store,
             resharding=self._leader,
@@ -138,14 +139,14 @@ class Owner:
             admission=self.admission,
             wakeup=self._wakeup,
         )
-        lease_guard = self._leasing.lease_guard
+        lease_guard, requests = self._leasing.lease_guard, self._leasing.requests
         self._robots = RobotsFetches(fetcher, settings.retry_s)
         robots_turns = RobotsTurns(
             self._slots,
             self._crawls,
             self._working_set,
             self._robots,
-            RobotsStores(self._store, lease_guard),
+            RobotsStores(self._store, requests),
             notes,
             store_failed,
             tasks,
@@ -166,7 +167,7 @@ class Owner:
             self._slots,
             self._crawls,
             self._working_set,
-            PageFetches(fetcher, lease_guard, self._figures, fetch),
+            PageFetches(fetcher, requests, self._figures, fetch),
             page_ends,
             tasks,
             self._wakeup,

@@ -77,12 +77,22 @@ class FetchQueues:
             if step is Step.TAKE_BACK:
                 await self._server.remove_queue(mark_queue(claim.tag))
                 return
+            if step is Step.CLEAR:
+                await self._clear(claim.others)
+                return
             if step is Step.PUSH:
                 who = f"{socket.gethostname()}.{os.getpid()}"
                 await self._server.push(mark_job(claim.tag, who))
                 claim.pushed()
             if not await self._server.look_at_sizes(names):
                 return
+
+    async def _clear(self, stores: Collection[str]) -> None:
+        for store in sorted(stores):
+            await self._server.remove_queue(mark_queue(store))
+            self._log.info(
+                "removed the mark of a store that died as it asked for fetch.NN", store=store
+            )
 
     def _is_anothers(self, claim: FetchClaim) -> None:
         stores = ", ".join(sorted(claim.others))

@@ -203,6 +203,27 @@ class Crawl:
     seed_file_lines: int
 
 
+class Fetches(NamedTuple):
+    """What somebody who takes a shard over says of fetches. Its own last `longest_s` at the most,
+    which is kept for the next owner, whose own may differ. All of the epoch `ended_epoch` have
+    ended, so that nobody need wait for them."""
+
+    longest_s: float = 0.0
+    ended_epoch: int = 0
+
+
+# Of somebody who fetches nothing.
+NO_FETCHES = Fetches()
+
+
+class LastOwner(NamedTuple):
+    """Of a shard that is taken over. A request of it lasts `longest_fetch_s` at the most; None:
+    nobody has said."""
+
+    epoch: int
+    longest_fetch_s: float | None
+
+
 @dataclass(slots=True, frozen=True)
 class Lease:
     """`epoch` grows with every change of the owner."""

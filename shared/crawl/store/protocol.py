@@ -13,11 +13,13 @@ from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import (
+    NO_FETCHES,
     Admitted,
     ClaimedUrl,
     Crawl,
     DomainRule,
     ErrorGroup,
+    Fetches,
     Layout,
     Lease,
     Member,
@@ -71,7 +73,8 @@ class ShardStore(ShardReader, Protocol):
     """For the one owner of a shard. Opened with the lease's epoch, which fences it: opening makes
     every older owner's transactions raise LeaseLost. Opening also queues again what the last owner
     had claimed, and puts the next time of every domain that it held in memory to takeover + the
-    domain's delay.
+    domain's delay. Where URLs were claimed, a request may still be open, which an owner that was
+    stopped cannot end: there its longest fetch comes on top.
 
     All methods that change something are called inside `transaction()`."""
 
@@ -404,13 +407,19 @@ class Store(Protocol):
         """Of files that one machine alone may use; None: any number of machines may."""
 
     @property
+    def can_reshard(self) -> bool:
+        """Whether services may change the number of shards, by `reshard`."""
+
+    @property
     def what_to_do(self) -> str:
         """About a shard that is damaged."""
 
     def open_control(self) -> ControlStore:
         """Made if there is none. From now on `clock.now` is this store's. Raises StateError."""
 
-    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> ShardStore:
+    def open_shard(
+        self, generation: int, shard: int, epoch: int, now: float, fetches: Fetches = NO_FETCHES
+    ) -> ShardStore:
         """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
         already or its generation is gone, StateBusy when an earlier one hangs in the middle of a
         transaction, StateDamaged when it is, which others are told of."""

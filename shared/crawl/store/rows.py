@@ -10,6 +10,7 @@ from typing import Protocol
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
+    LastOwner,
     NewUrl,
     Outgoing,
     StoredDomain,
@@ -80,9 +81,10 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
         """All or nothing. Raises LeaseLost at its start when the shard has another epoch;
         Undone when the store lost it and knows that nothing of it has happened."""
 
-    def takeover(self, epoch: int) -> AbstractContextManager[None]:
+    def takeover(self, epoch: int, longest_fetch_s: float) -> AbstractContextManager[LastOwner]:
         """A transaction that makes the shard this epoch's own, after all of earlier owners have
-        ended. Raises LeaseLost when a later one was here."""
+        ended, and keeps how long a request of the new owner may last. Raises LeaseLost when a later
+        one was here."""
 
     # Domains and origins
 
@@ -99,6 +101,9 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
 
     def give_all_up(self, now: float) -> None:
         """No domain is taken, and those that were wait for their delay from now on."""
+
+    def hold_back(self, origins: Sequence[int], until: float) -> None:
+        """The domains of these origins wait for their delay from then on."""
 
     # URLs
 

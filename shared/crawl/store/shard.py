@@ -15,6 +15,7 @@ from manyhands.shared.crawl.store.model import (
     Admitted,
     ClaimedUrl,
     ErrorGroup,
+    Fetches,
     NewUrl,
     Outgoing,
     Settled,
@@ -32,6 +33,8 @@ PURGED = "purged"
 MOST_REPEATS = 5
 
 Result = TypeVar("Result")
+# What is known at the beginning of a transaction.
+Opened = TypeVar("Opened")
 
 
 class Shard:
@@ -57,14 +60,21 @@ class Shard:
                 return self._run_once(work)
         return self._run_once(work)
 
-    def take_over(self, now: float) -> None:
+    def take_over(self, now: float, fetches: Fetches) -> None:
         """Make the shard this epoch's own; raises LeaseLost when a later one was here. Nobody
         knows any more what the last owner had in hand, so it is queued again."""
-        with self._adding_up(self._rows.takeover(self._epoch)):
+        origins = []
+        with self._adding_up(self._rows.takeover(self._epoch, fetches.longest_s)) as last:
             for crawl in self._crawls_with(UrlState.CLAIMED):
                 for origin, number in self._rows.queue_claimed(crawl):
                     self._tally.move(crawl, origin, UrlState.CLAIMED, UrlState.QUEUED, number)
+                    origins.append(origin)
             self._rows.give_all_up(now)
+            if origins and last.epoch != fetches.ended_epoch:
+                longest_s = last.longest_fetch_s
+                self._rows.hold_back(
+                    origins, now + (fetches.longest_s if longest_s is None else longest_s)
+                )
 
     def close(self) -> None:
         self._rows.close()
@@ -277,11 +287,11 @@ class Shard:
             return work()
 
     @contextlib.contextmanager
-    def _adding_up(self, transaction: AbstractContextManager[None]) -> Iterator[None]:
+    def _adding_up(self, transaction: AbstractContextManager[Opened]) -> Iterator[Opened]:
         try:
-            with transaction:
+            with transaction as opened:
                 self._places.next_url = None
-                yield
+                yield opened
                 self._settle_parsing()
                 self._tally.write_last(self._rows)
         except BaseException:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from devservers import PostgresServer
+from manyhands.shared.crawl.store.model import NO_FETCHES, Fetches
 from manyhands.shared.crawl.store.postgres.store import PostgresStore
 from manyhands.shared.crawl.store.protocol import (
     ControlStore,
@@ -27,7 +28,13 @@ class Stores(Protocol):
 
     def control(self) -> ControlStore: ...
 
-    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore: ...
+    def shard(
+        self,
+        epoch: int,
+        now: float = NOW,
+        number: int = 0,
+        fetches: Fetches = NO_FETCHES,
+    ) -> ShardStore: ...
 
     def reader(self, number: int = 0) -> ShardReader | None: ...
 
@@ -46,8 +53,14 @@ class SqliteStores:
         self._opened.callback(control.close)
         return control
 
-    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore:
-        shard = open_shard(self._directory, 1, number, epoch, now)
+    def shard(
+        self,
+        epoch: int,
+        now: float = NOW,
+        number: int = 0,
+        fetches: Fetches = NO_FETCHES,
+    ) -> ShardStore:
+        shard = open_shard(self._directory, 1, number, epoch, now, fetches)
         self._opened.callback(shard.close)
         return shard
 
@@ -77,8 +90,14 @@ class PostgresStores:
     def control(self) -> ControlStore:
         return self._store.open_control()
 
-    def shard(self, epoch: int, now: float = NOW, number: int = 0) -> ShardStore:
-        return self._store.open_shard(1, number, epoch, now)
+    def shard(
+        self,
+        epoch: int,
+        now: float = NOW,
+        number: int = 0,
+        fetches: Fetches = NO_FETCHES,
+    ) -> ShardStore:
+        return self._store.open_shard(1, number, epoch, now, fetches)
 
     def reader(self, number: int = 0) -> ShardReader | None:
         return self._store.open_reader(1, number)

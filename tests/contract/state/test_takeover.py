@@ -3,7 +3,8 @@
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import LeaseLost, Settled, StoredRobots
+from manyhands.shared.crawl.store.model import Fetches, LeaseLost, Settled, StoredRobots
+from manyhands.shared.crawl.store.protocol import ShardStore
 from tests.contract.state.helpers import (
     CRAWL,
     NOW,
@@ -131,3 +132,51 @@ def test_everything_else_stays_as_it_was(stores):
     assert new.outgoing({}, 10) == [sent]
     assert new.received_from(2) == 1
     assert new.counters(CRAWL)["outgoing"] == 1
+
+
+LONGEST_S = 20.0
+
+
+def test_where_the_last_owner_had_claimed_urls_its_longest_fetch_comes_on_top(stores):
+    """It may be stopped, and its requests open."""
+    old = stores.shard(epoch=1, fetches=Fetches(LONGEST_S))
+    admit(old, [url(f"http://{name}/") for name in ("claimed.com", "held.com", "free.com")])
+    with old.transaction():
+        for name in ("claimed.com", "held.com"):
+            domain = old.take_domain(name)
+            old.keep_domain(domain.id, NOW - 50, 2.0)
+            if name == "claimed.com":
+                old.claim(domain.origins[0].id, CRAWL, NOW, 10)
+    # What counts is the last owner's time, whatever the new one's is.
+    new = stores.shard(epoch=2, now=NOW + 10, fetches=Fetches(3.0))
+    assert due(new) == {"claimed.com": NOW + 32, "held.com": NOW + 12, "free.com": 0}
+
+
+def test_a_shard_that_was_given_back_is_not_waited_for(stores):
+    old = stores.shard(epoch=1, fetches=Fetches(LONGEST_S))
+    admit(old, pages(1))
+    [domain] = take_all(old)
+    [one] = claim(old, domain.origins[0].id)
+    with old.transaction():
+        old.settle([one.put_back()], NOW)
+        old.put_domain(domain.id, NOW + 1, 1.0)
+    assert due(stores.shard(epoch=2, now=NOW + 10)) == {"example.com": NOW + 1}
+
+
+def test_nobody_waits_for_requests_that_have_ended(stores):
+    """An owner that lost its shard, closed its sockets, and has it again."""
+    admit_and_claim(stores.shard(epoch=1, fetches=Fetches(LONGEST_S)), 1)
+    again = stores.shard(epoch=3, now=NOW, fetches=Fetches(LONGEST_S, 1))
+    assert due(again) == {"example.com": 0}
+
+
+def test_requests_of_another_owner_in_between_are_waited_for(stores):
+    admit_and_claim(stores.shard(epoch=1, fetches=Fetches(LONGEST_S)), 1)
+    other = stores.shard(epoch=2, fetches=Fetches(LONGEST_S, 1))
+    claim(other, origin_id(other))
+    again = stores.shard(epoch=3, now=NOW + 10, fetches=Fetches(1.0, 1))
+    assert due(again) == {"example.com": NOW + 10 + LONGEST_S + 1}
+
+
+def due(shard: ShardStore) -> dict[str, float]:
+    return {domain.name: domain.next_at for domain in shard.waiting_domains(10)}

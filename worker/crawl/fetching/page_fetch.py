@@ -1,7 +1,6 @@
-"""One request for a page, sent if the lease still holds."""
+"""One request for a page, sent if the lease still holds, and ended with it."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 from manyhands.shared.crawl.store import clock
@@ -11,15 +10,15 @@ from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import parse_url
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.metrics import CrawlFigures
-from manyhands.worker.crawl.shards.leases import LeaseGuard
+from manyhands.worker.crawl.shards.open_requests import OpenRequests
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.net.fetcher import Answer, FetchError, HopFetcher, TemporaryFetchError
 from manyhands.worker.pages.html import is_html
 
 
 class Fetched(NamedTuple):
-    """How a request ended; `outcome` is None when the lease ran out before it was sent. Both
-    times are on the store's clock."""
+    """How a request ended; `outcome` is None when the lease ran out before its answer was here.
+    Both times are on the store's clock."""
 
     outcome: Answer | FetchError | None
     sent_at: float
@@ -29,7 +28,7 @@ class Fetched(NamedTuple):
 @dataclass(slots=True, eq=False)
 class PageFetches:
     fetcher: HopFetcher
-    lease_guard: LeaseGuard
+    requests: OpenRequests
     figures: CrawlFigures
     settings: FetchSettings
 
@@ -43,13 +42,14 @@ class PageFetches:
 
     async def _get(self, shard: OwnedShard, page: PageToFetch) -> Answer | FetchError | None:
         try:
-            return await self.fetcher.get(
-                parse_url(page.url.url),
-                user_agent=page.crawl.user_agent,
-                max_bytes=self.settings.max_bytes,
-                check=partial(self.lease_guard.check, shard.number, shard.epoch),
-                wants_body=_wants_body,
-            )
+            async with self.requests.under_lease_of(shard) as check:
+                return await self.fetcher.get(
+                    parse_url(page.url.url),
+                    user_agent=page.crawl.user_agent,
+                    max_bytes=self.settings.max_bytes,
+                    check=check,
+                    wants_body=_wants_body,
+                )
         except FetchError as error:
             return error
         except LeaseLost:

@@ -55,7 +55,7 @@ def verdict_of(
     jitter: float,
 ) -> Verdict:
     """`state` is the origin's and is updated. An outcome of None means that the lease ran out
-    before the request was sent: the URL is tried again if the lease is only late, and the store
+    before the answer was here: the URL is tried again if the lease is only late, and the store
     raises LeaseLost if it is lost."""
     if outcome is None:
         return Verdict(put_off(claimed), is_no_page=True)

@@ -1,5 +1,7 @@
 """Fetches the robots.txt of an origin when its rules are neither in memory nor stored."""
 
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,14 +16,15 @@ CACHE_BYTES = 64 * 1024 * 1024
 
 
 class KeptByOwner(Protocol):
-    """Where the owner of the origin keeps robots.txt files. `check` runs directly before each
-    request is sent, and raises LeaseLost when the shard has another owner."""
+    """Where the owner of the origin keeps robots.txt files."""
 
     async def load(self, origin: str) -> StoredRobots | None: ...
 
     async def keep(self, origin: str, robots: StoredRobots) -> None: ...
 
-    def check(self) -> None: ...
+    def under_lease(self) -> AbstractAsyncContextManager[Callable[[], None]]:
+        """Requests are made inside, which raises LeaseLost when the lease ends; so does what it
+        gives, to be called directly before each request is sent."""
 
 
 @dataclass(slots=True)
@@ -84,10 +87,7 @@ class _Source:
 
     async def fetch(self, origin: str) -> StoredRobots:
         self.was_requested = True
-        return await fetch_robots(
-            self._fetcher,
-            origin,
-            user_agent=self._user_agent,
-            check=self._kept.check,
-            now=clock.now,
-        )
+        async with self._kept.under_lease() as check:
+            return await fetch_robots(
+                self._fetcher, origin, user_agent=self._user_agent, check=check, now=clock.now
+            )

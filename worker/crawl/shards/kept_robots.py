@@ -1,7 +1,9 @@
 """The robots.txt files that a shard's store keeps, and the lease that asking for them needs."""
 
+from contextlib import AbstractAsyncContextManager
+
 from manyhands.shared.crawl.store.model import StoredRobots
-from manyhands.worker.crawl.shards.leases import LeaseGuard
+from manyhands.worker.crawl.shards.open_requests import Check, OpenRequests
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
@@ -9,20 +11,20 @@ from manyhands.worker.crawl.shards.store_threads import StoreThreads
 class RobotsStores:
     """Of all shards."""
 
-    def __init__(self, store: StoreThreads, lease_guard: LeaseGuard) -> None:
+    def __init__(self, store: StoreThreads, requests: OpenRequests) -> None:
         self._store = store
-        self._lease_guard = lease_guard
+        self._requests = requests
 
     def of(self, shard: OwnedShard) -> "KeptRobots":
-        return KeptRobots(self._store, self._lease_guard, shard)
+        return KeptRobots(self._store, self._requests, shard)
 
 
 class KeptRobots:
     """Of one shard."""
 
-    def __init__(self, store: StoreThreads, lease_guard: LeaseGuard, shard: OwnedShard) -> None:
+    def __init__(self, store: StoreThreads, requests: OpenRequests, shard: OwnedShard) -> None:
         self._store = store
-        self._lease_guard = lease_guard
+        self._requests = requests
         self._shard = shard
 
     async def load(self, origin: str) -> StoredRobots | None:
@@ -33,5 +35,5 @@ class KeptRobots:
             self._shard.number, lambda store: store.keep_robots(origin, robots)
         )
 
-    def check(self) -> None:
-        self._lease_guard.check(self._shard.number, self._shard.epoch)
+    def under_lease(self) -> AbstractAsyncContextManager[Check]:
+        return self._requests.under_lease_of(self._shard)

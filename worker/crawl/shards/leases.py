@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 
 from manyhands.shared.crawl.store.model import Lease, LeaseLost, Member
 
-# An owner stops acting this long before its lease ends: a request, once checked, is sent at once.
+# An owner stops acting so much of the lease before its end: a request, once checked, is sent at
+# once, and what is open then is closed.
 MARGIN = 0.2
 # How often a lease is renewed during its lifetime; members report their figures at the same time.
 RENEWALS = 4
@@ -79,6 +80,11 @@ class LeaseGuard:
     def ended(self, shard: int) -> None:
         self.epochs.pop(shard, None)
         self._until.pop(shard, None)
+
+    def next_end(self) -> float | None:
+        """When the time of the next shard is over; None: there is none to wait for."""
+        now = self._clock()
+        return min((until for until in self._until.values() if until > now), default=None)
 
     def hold(self, shard: int, epoch: int) -> bool:
         until = self._until.get(shard)

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.errors import StateDamaged, StateError
-from manyhands.shared.crawl.store.model import Layout, LeaseLost, Member
+from manyhands.shared.crawl.store.model import Fetches, Layout, LeaseLost, Member
 from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.errors import ConfigError, ManyhandsError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.tasks import Tasks
@@ -21,6 +21,7 @@ from manyhands.worker.crawl.shards.leases import (
     shards_to_claim,
     shards_to_release,
 )
+from manyhands.worker.crawl.shards.open_requests import OpenRequests
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
@@ -36,8 +37,9 @@ class Resharding(Protocol):
 
 
 class Leasing:
-    """State: `shards`, the open ones; those with damaged files; whether new ones are claimed; the
-    number of members; and the last number of shards logged.
+    """State: `shards`, the open ones; those with damaged files; the last epoch of each that was
+    given up; whether new ones are claimed; the number of members; and the last number of shards
+    logged. `longest_fetch_s` is how long a request of this process can last.
 
     Announces what happens to shards. `opened`: a new one. `lost`: one was taken from us, perhaps
     because this process seemed dead to the others. `closed`: one is gone, for whatever reason;
@@ -49,6 +51,7 @@ class Leasing:
         name: str,
         slots: int,
         settings: CrawlSettings,
+        longest_fetch_s: float,
         *,
         control: Control,
         store: StoreThreads,
@@ -58,6 +61,7 @@ class Leasing:
         self.name = name
         self._slots = slots
         self._settings = settings
+        self._longest_fetch_s = longest_fetch_s
         self._control = control
         self._store = store
         self._resharding = resharding
@@ -65,7 +69,9 @@ class Leasing:
         self._log = get_logger("crawl").bind(member=name)
         self._said = -1
         self.lease_guard = LeaseGuard(settings.lease_s)
+        self.requests = OpenRequests(self.lease_guard)
         self.shards: dict[int, OwnedShard] = {}
+        self._given_up: dict[int, int] = {}
         self.damaged: set[int] = set()
         self.members = 1
         self.is_stopping = False
@@ -83,9 +89,15 @@ class Leasing:
 
     async def settle_layout(self, is_closing: Callable[[], bool]) -> None:
         """Wait until there are as many shards as the settings say; the leader changes the
-        number."""
+        number. Raises ConfigError where nobody can."""
         wanted = self._settings.shards
         layout = await self._control.ask(lambda control: control.layout(wanted))
+        if layout.shards != wanted and not self._control.store.can_reshard:
+            raise ConfigError(
+                f"the crawls' state has {layout.shards} shards, and CRAWL_SHARDS is {wanted}: set "
+                f"CRAWL_SHARDS={layout.shards}, or bring the crawls to a state with {wanted} shards"
+                " by `manyhands state copy`"
+            )
         while layout.shards != wanted and not is_closing():
             if await self._resharding.leads():
                 await self._resharding.reshard(layout, wanted)
@@ -109,7 +121,9 @@ class Leasing:
             except ManyhandsError as error:
                 self._log.error("leases could not be renewed", reason=str(error))
             else:
-                for shard in self.lease_guard.renewed(kept, asked_at):
+                lost = self.lease_guard.renewed(kept, asked_at)
+                self.requests.leases_changed()
+                for shard in lost:
                     if shard in epochs:
                         self._drop(shard, "its lease ran out")
             await asyncio.sleep(lease_s / RENEWALS)
@@ -141,11 +155,13 @@ class Leasing:
         self._drop(number, str(error))
 
     def _drop(self, number: int, why: str) -> None:
-        """It is no longer ours: forget what is in memory, write nothing."""
+        """It is no longer ours: end its requests, forget what is in memory, write nothing."""
         shard = self.shards.pop(number, None)
         self.lease_guard.ended(number)
         if shard is None:
             return
+        self.requests.end(shard)
+        self._given_up[number] = shard.epoch
         self._log.warning("shard given up", shard=number, reason=why)
         self.lost()
         self.closed(shard)
@@ -201,9 +217,12 @@ class Leasing:
         if epoch is None:
             return
         self.lease_guard.granted(number, epoch, asked_at)
+        self.requests.leases_changed()
         generation = self._control.layout.generation
         open_shard = self._control.store.open_shard
-        make = partial(open_shard, generation, number, epoch, clock.now())
+        # What was given up here has no request open any more.
+        fetches = Fetches(self._longest_fetch_s, self._given_up.get(number, 0))
+        make = partial(open_shard, generation, number, epoch, clock.now(), fetches)
         try:
             await self._store.open(number, make)
         except ManyhandsError as error:

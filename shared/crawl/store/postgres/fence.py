@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from manyhands.shared.crawl.store.errors import StateAway, StateBusy, Undone
-from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.model import LastOwner, LeaseLost
 from manyhands.shared.crawl.store.postgres.database import (
     CommitInDoubt,
     Database,
@@ -30,6 +30,10 @@ ATTEMPTS = 5
 _LOCK_TOGETHER = "SELECT pg_advisory_xact_lock_shared(%s)"
 _LOCK_ALONE = "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)"
 _KEPT = "SELECT epoch, batch, next_url FROM @shards WHERE generation = %s AND shard = %s"
+_LAST_OWNER = "SELECT epoch, longest_fetch_s FROM @shards WHERE generation = %s AND shard = %s"
+_SET_OWNER = (
+    "UPDATE @shards SET epoch = %s, longest_fetch_s = %s WHERE generation = %s AND shard = %s"
+)
 # Of an advisory lock's key, `classid` has the high and `objid` the low half.
 _END_HOLDERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
@@ -90,24 +94,19 @@ class Fence:
         raise StateAway(f"{self._shown}: whether its last transaction has happened is not known")
 
     @contextlib.contextmanager
-    def taken_over(self, epoch: int) -> Iterator[Session]:
+    def taken_over(self, epoch: int, longest_fetch_s: float) -> Iterator[tuple[Session, LastOwner]]:
         """A transaction in which nobody else writes the shard, and which makes it this epoch's.
         Raises LeaseLost when it is a later one's or its generation is gone, StateBusy when the
         lock cannot be had."""
         with self._alone() as session:
-            rows = session.rows(*self._kept_statement())
+            rows = session.rows(self._control.sql(_LAST_OWNER), self._place)
+            last = LastOwner(*rows[0]) if rows else LastOwner(0, None)
+            if last.epoch > epoch:
+                raise LeaseLost(f"{self._shown} belongs to a later owner")
             if not rows:
                 self._make(session, epoch)
-            elif rows[0][0] > epoch:
-                raise LeaseLost(f"{self._shown} belongs to a later owner")
-            else:
-                session.send(
-                    self._control.sql(
-                        "UPDATE @shards SET epoch = %s WHERE generation = %s AND shard = %s"
-                    ),
-                    (epoch, *self._place),
-                )
-            yield session
+            session.send(self._control.sql(_SET_OWNER), (epoch, longest_fetch_s, *self._place))
+            yield session, last
 
     def _looked_up(self, epoch: int, batch: int) -> bool:
         with self._alone() as session:

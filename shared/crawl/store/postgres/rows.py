@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.errors import Undone
-from manyhands.shared.crawl.store.model import NewUrl, StoredDomain
+from manyhands.shared.crawl.store.model import LastOwner, NewUrl, StoredDomain
 from manyhands.shared.crawl.store.postgres.arrays import numbers, texts, uuids
 from manyhands.shared.crawl.store.postgres.database import CommitInDoubt
 from manyhands.shared.crawl.store.postgres.fence import Fence
@@ -103,6 +103,10 @@ _QUEUED_OF_DOMAIN = (
     " LIMIT %s"
 )
 _END = "UPDATE @urls SET state = %s, reason = %s, updated_at = %s WHERE id = ANY(%s::bigint[])"
+_HOLD_BACK = (
+    "UPDATE @domains SET next_at = greatest(next_at, %s + delay_s)"
+    " WHERE id IN (SELECT domain FROM @origins WHERE id = ANY(%s::bigint[]))"
+)
 _QUEUE_CLAIMED = (
     f"WITH again AS (UPDATE @urls SET state = {UrlState.QUEUED:d}, epoch = 0"
     f" WHERE crawl = %s AND state = {UrlState.CLAIMED:d} AND {IS_LISTED} RETURNING origin)"
@@ -136,11 +140,11 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
                 raise Undone(str(error)) from error
 
     @contextlib.contextmanager
-    def takeover(self, epoch: int) -> Iterator[None]:
-        with self._fence.taken_over(epoch) as session:
+    def takeover(self, epoch: int, longest_fetch_s: float) -> Iterator[LastOwner]:
+        with self._fence.taken_over(epoch, longest_fetch_s) as (session, last):
             self._session = session
             try:
-                yield
+                yield last
             finally:
                 self._session = None
 
@@ -216,6 +220,9 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
             " WHERE taken <> 0",
             (now,),
         )
+
+    def hold_back(self, origins: Sequence[int], until: float) -> None:
+        self._send(_HOLD_BACK, (until, numbers(origins)))
 
     # URLs
 

@@ -67,7 +67,9 @@ _CONTROL_FIRST = (
     " epoch bigint NOT NULL, batch bigint NOT NULL, next_url bigint NOT NULL,"
     " PRIMARY KEY (generation, shard)) WITH (fillfactor = 20)",
 )
-CONTROL = (_CONTROL_FIRST,)
+# Seconds that a request of the shard's last owner may last; NULL: it had none.
+_CONTROL_LONGEST_FETCH = ("ALTER TABLE @shards ADD COLUMN longest_fetch_s double precision",)
+CONTROL = (_CONTROL_FIRST, _CONTROL_LONGEST_FETCH)
 
 _UPDATED = "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05"
 _UPDATED_OFTEN = "fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05"

@@ -8,6 +8,7 @@ from typing import Any
 from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.postgres.arrays import numbers, texts, uuids
 from manyhands.shared.crawl.store.postgres.control import PostgresControl
+from manyhands.shared.crawl.store.model import NO_FETCHES
 from manyhands.shared.crawl.store.postgres.database import Database
 from manyhands.shared.crawl.store.postgres.fence import Fence
 from manyhands.shared.crawl.store.postgres.links import PostgresLinks
@@ -112,7 +113,7 @@ class PostgresNewShard(PostgresTallyRows, PostgresLinks, PostgresTables):
         self._fence = fence
         self._next_url = 1
         # Makes its tables; the first owner has a higher epoch.
-        with fence.taken_over(0):
+        with fence.taken_over(0, NO_FETCHES.longest_s):
             pass
 
     @property

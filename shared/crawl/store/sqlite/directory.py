@@ -8,7 +8,7 @@ from pathlib import Path
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.store.clock import keep_time_of
 from manyhands.shared.crawl.store.errors import StateDamaged, StateError
-from manyhands.shared.crawl.store.model import LeaseLost
+from manyhands.shared.crawl.store.model import NO_FETCHES, Fetches, LeaseLost
 from manyhands.shared.crawl.store.shard import Shard
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
 from manyhands.shared.crawl.store.sqlite.damage import has_note, remove_note, write_note
@@ -47,10 +47,16 @@ def open_control(directory: Path) -> SqliteControl:
     return control
 
 
-def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: float) -> Shard:
-    """Take a shard over with the epoch of its lease. Raises LeaseLost when a later owner has it
-    or its generation is gone, StateBusy when an earlier owner hangs in the middle of a
-    transaction, StateDamaged when the file is damaged; a note then tells the other processes."""
+def open_shard(
+    directory: Path,
+    generation: int,
+    shard: int,
+    epoch: int,
+    now: float,
+    fetches: Fetches = NO_FETCHES,
+) -> Shard:
+    """As `protocol.Store.open_shard`; for a file that is damaged, a note is written for the other
+    processes."""
     existing = generations(directory)
     if generation not in existing and max(existing, default=0) > generation:
         raise LeaseLost(f"the shards of generation {generation} were laid out anew")
@@ -58,7 +64,7 @@ def open_shard(directory: Path, generation: int, shard: int, epoch: int, now: fl
     try:
         store = Shard(SqliteRows(_sound(path)), epoch)
         with closed_on_error(store):
-            store.take_over(now)
+            store.take_over(now, fetches)
     except StateDamaged as error:
         write_note(path, str(error))
         raise

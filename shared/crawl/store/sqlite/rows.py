@@ -8,6 +8,7 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.admission import MOST_AT_ONCE
 from manyhands.shared.crawl.store.model import (
     KEY_BYTES,
+    LastOwner,
     LeaseLost,
     NewUrl,
     Outgoing,
@@ -118,6 +119,13 @@ _END = (
 )
 _IS_CLAIMED = f"crawl = ? AND state = {UrlState.CLAIMED:d} AND {IS_LISTED}"
 _DOMAINS = "SELECT id, name, next_at, delay_s FROM domains WHERE queued > 0"
+# Seconds. A file that no owner has taken over since there is such a fact has none.
+_LONGEST_FETCH = "SELECT value FROM facts WHERE name = 'longest_fetch_s'"
+_SET_OWNER = "INSERT OR REPLACE INTO facts VALUES ('epoch', ?), ('longest_fetch_s', ?)"
+_HOLD_BACK = (
+    "UPDATE domains SET next_at = max(next_at, ? + delay_s) WHERE id IN"
+    " (SELECT domain FROM origins WHERE id IN (SELECT value FROM json_each(?)))"
+)
 
 
 class SqliteRows(SqliteTallyRows, SqliteReader):
@@ -134,12 +142,13 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
             yield
 
     @contextlib.contextmanager
-    def takeover(self, epoch: int) -> Iterator[None]:
+    def takeover(self, epoch: int, longest_fetch_s: float) -> Iterator[LastOwner]:
         with self._database.transaction():
-            if self._epoch() > epoch:
+            last = LastOwner(self._epoch(), self._database.value(_LONGEST_FETCH))
+            if last.epoch > epoch:
                 raise LeaseLost(f"{self._database.path} belongs to a later owner")
-            self._database.run("UPDATE facts SET value = ? WHERE name = 'epoch'", (epoch,))
-            yield
+            self._database.run(_SET_OWNER, (epoch, longest_fetch_s))
+            yield last
 
     def _epoch(self) -> int:
         return int(self._database.value("SELECT value FROM facts WHERE name = 'epoch'"))
@@ -207,6 +216,9 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
             "UPDATE domains SET next_at = max(next_at, ? + delay_s), taken = 0 WHERE taken <> 0",
             (now,),
         )
+
+    def hold_back(self, origins: Sequence[int], until: float) -> None:
+        self._database.run(_HOLD_BACK, (until, to_json(origins)))
 
     # URLs
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from manyhands.shared.crawl.store.model import NO_FETCHES, Fetches
 from manyhands.shared.crawl.store.protocol import ControlStore, Progress
 from manyhands.shared.crawl.store.shard import Shard
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
@@ -27,6 +28,7 @@ class SqliteStore:
 
     # Its files are on a disk of this machine: there is no way there to wait for.
     writers = 1
+    can_reshard = True
     what_to_do = WHAT_TO_DO
 
     def __init__(self, directory: Path) -> None:
@@ -35,8 +37,10 @@ class SqliteStore:
     def open_control(self) -> SqliteControl:
         return open_control(self.directory)
 
-    def open_shard(self, generation: int, shard: int, epoch: int, now: float) -> Shard:
-        return open_shard(self.directory, generation, shard, epoch, now)
+    def open_shard(
+        self, generation: int, shard: int, epoch: int, now: float, fetches: Fetches = NO_FETCHES
+    ) -> Shard:
+        return open_shard(self.directory, generation, shard, epoch, now, fetches)
 
     def open_reader(self, generation: int, shard: int) -> SqliteReader | None:
         return open_reader(self.directory, generation, shard)

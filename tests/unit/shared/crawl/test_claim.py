@@ -9,6 +9,7 @@ import pytest
 
 from manyhands.shared.crawl.claim import (
     LONGEST_WAIT_S,
+    SIBLINGS_CLEAR_WITHIN_S,
     SURE_AFTER_S,
     FetchClaim,
     Step,
@@ -20,6 +21,10 @@ from manyhands.shared.crawl.claim import (
 )
 
 ALONE, OTHER = "aaaaaaaaaa", "bbbbbbbbbb"
+
+
+# More than anybody waits for.
+LONG_S = 1000.0
 
 
 def at_once(_least_s: float, _most_s: float) -> float:
@@ -39,14 +44,16 @@ class Service:
 
     def key(self) -> tuple[object, ...]:
         is_looking = self.does in (Step.LOOK, Step.REST)
-        known = (self.claim.may_fetch, self.claim._was_marked)
+        claim = self.claim
+        known = (claim.may_fetch, claim._was_marked, claim._has_pushed, claim._met_since)
         return self.tag, known, "look" if is_looking else self.does, self.read, self.seen
 
 
 @dataclass(frozen=True)
 class World:
     """The marks on the broker, and everybody. INFO of a Faktory counts one queue after the other;
-    with `is_atomic` it is one moment, so that there are few enough orders for three of them."""
+    with `is_atomic` it is one moment, so that there are few enough orders for three of them. It is
+    always 0 o'clock: before a look, all that a service remembers may have become much older."""
 
     services: tuple[Service, ...]
     is_atomic: bool
@@ -64,11 +71,14 @@ class World:
             yield self._with(number, fresh(service, claim), self.marks | {service.tag})
         elif service.does is Step.TAKE_BACK:
             yield self._with(number, fresh(service, service.claim), self.marks - {service.tag})
+        elif service.does is Step.CLEAR:
+            left = self.marks - service.claim.others
+            yield self._with(number, fresh(service, service.claim), left)
         elif self.is_atomic:
-            yield self._read(number, self._tags)
+            yield from self._read(number, self._tags)
         else:
             for tag in sorted(self._tags - service.read):
-                yield self._read(number, frozenset({tag}))
+                yield from self._read(number, frozenset({tag}))
 
     def killed(self, number: int) -> "World":
         """And started again: it knows nothing, its mark stays."""
@@ -82,15 +92,19 @@ class World:
     def _tags(self) -> frozenset[str]:
         return frozenset(service.tag for service in self.services)
 
-    def _read(self, number: int, tags: frozenset[str]) -> "World":
+    def _read(self, number: int, tags: frozenset[str]) -> Iterator["World"]:
         service = self.services[number]
         read = service.read | tags
         seen = service.seen | (tags & self.marks)
         if read != self._tags:
-            return self._with(number, replace(service, read=read, seen=seen), self.marks)
-        claim = copy.copy(service.claim)
-        does = claim.looked(seen, 0.0)
-        return self._with(number, replace(fresh(service, claim), does=does), self.marks)
+            yield self._with(number, replace(service, read=read, seen=seen), self.marks)
+            return
+        for passed_s in (LONG_S, 0.0):
+            claim = copy.copy(service.claim)
+            if claim._met_since is not None:
+                claim._met_since = max(-LONG_S, claim._met_since - passed_s)
+            does = claim.looked(seen, 0.0)
+            yield self._with(number, replace(fresh(service, claim), does=does), self.marks)
 
     def _with(self, number: int, service: Service, marks: frozenset[str]) -> "World":
         services = list(self.services)
@@ -191,6 +205,33 @@ class TestOneService:
         assert claim.looked({ALONE, OTHER}, 5.0) is Step.REST
         assert claim.may_fetch
         assert not claim.is_anothers(1000.0)
+
+    def test_a_holder_clears_a_mark_that_no_contender_takes_back(self):
+        claim = holder()
+        claim.looked({ALONE, OTHER}, 5.0)
+        claim.looked({ALONE}, 6.0)
+        claim.looked({ALONE, OTHER}, 7.0)
+        assert claim.looked({ALONE, OTHER}, 7.0 + SURE_AFTER_S - 0.1) is Step.REST
+        assert claim.looked({ALONE, OTHER}, 7.0 + SURE_AFTER_S) is Step.CLEAR
+        assert claim.may_fetch
+
+    def test_a_mark_that_a_sibling_may_hold_by_is_not_taken_back_at_once(self):
+        claim = FetchClaim(ALONE)
+        assert claim.looked({ALONE, OTHER}, 10.0) is Step.REST
+        assert claim.looked({ALONE, OTHER}, 10.0 + SURE_AFTER_S) is Step.REST
+        assert not claim.is_anothers(10.0 + SURE_AFTER_S)
+        # The other was a contender, or dead: somebody holds.
+        assert claim.looked({ALONE}, 15.0) is Step.LOOK
+        assert claim.looked({ALONE}, 15.0) is Step.REST
+        assert claim.may_fetch
+
+    def test_beside_another_that_nobody_clears_nobody_holds_by_it(self):
+        claim = FetchClaim(ALONE)
+        claim.looked({ALONE, OTHER}, 10.0)
+        until = 10.0 + SIBLINGS_CLEAR_WITHIN_S
+        assert claim.looked({ALONE, OTHER}, until) is Step.TAKE_BACK
+        claim.looked({OTHER}, until + 1)
+        assert claim.is_anothers(until + 1 + SURE_AFTER_S)
 
     def test_after_a_flush_the_mark_is_renewed(self):
         claim = holder()

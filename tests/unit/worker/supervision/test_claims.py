@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from manyhands.shared.crawl.claim import SURE_AFTER_S, mark_queue, marked_by
+from manyhands.shared.crawl.claim import SURE_AFTER_S, mark_job, mark_queue, marked_by
 from manyhands.shared.errors import ConnectionLost
 from manyhands.shared.jobs import Job
 from manyhands.worker.service.link import StageReport
@@ -190,6 +190,75 @@ def test_two_that_met_give_way_and_one_of_them_gets_it():
             assert sum(service.queues.may_run(FETCH) for service in services) <= 1
             await asyncio.sleep(1)
         assert sum(service.queues.may_run(FETCH) for service in services) == 1
+
+    run_in_virtual_time(run())
+
+
+def test_services_of_one_store_that_start_at_once_do_not_refuse_each_other():
+    """Also beside another store that asks for the broker at the same time."""
+
+    async def run() -> None:
+        server = FakeServer()
+        holds = Service(server, OURS, is_named=True).starts()
+        await holds.looks()
+        # A contender of another store, between its push and its look.
+        await server.push(mark_job(THEIRS, "another"))
+        services = [Service(server, OURS, is_named=True).starts() for _ in range(2)]
+        for service in services:
+            await service.looks()
+        assert mark_queue(OURS) in server.sizes, "one holds by it"
+        await server.remove_queue(mark_queue(THEIRS))
+        for _ in range(10):
+            await asyncio.sleep(1)
+            for service in (holds, *services):
+                await service.looks()
+                assert holds.queues.may_run(FETCH)
+        assert all(service.queues.may_run(FETCH) for service in services)
+        assert not any(service.queues.refusal for service in services)
+        assert server.sizes == {mark_queue(OURS): 1}
+
+    run_in_virtual_time(run())
+
+
+def test_a_contender_that_is_killed_before_it_gives_way_does_not_block_those_who_hold():
+    async def run() -> None:
+        server = FakeServer()
+        holds = Service(server, OURS, is_named=True).starts()
+        await holds.looks()
+        await server.push(mark_job(THEIRS, "killed"))
+        await holds.looks_for(SURE_AFTER_S + 1)
+        assert server.sizes == {mark_queue(OURS): 1}
+        again = Service(server, OURS, is_named=True).starts()
+        await again.looks()
+        assert again.queues.may_run(FETCH)
+
+    run_in_virtual_time(run())
+
+
+def test_one_that_starts_beside_the_mark_of_a_killed_contender_waits_for_those_who_hold():
+    async def run() -> None:
+        server = FakeServer()
+        holds = Service(server, OURS, is_named=True).starts()
+        await holds.looks()
+        await server.push(mark_job(THEIRS, "killed"))
+        late = Service(server, OURS, is_named=True).starts()
+        for _ in range(10):
+            await asyncio.sleep(1)
+            await late.looks()
+            await holds.looks()
+            assert holds.queues.may_run(FETCH)
+        assert late.queues.may_run(FETCH)
+        assert not late.queues.refusal
+
+    run_in_virtual_time(run())
+
+
+def test_the_mark_of_a_killed_contender_that_nobody_clears_is_named_with_what_to_do():
+    async def run() -> None:
+        service = Service(FakeServer(OURS, THEIRS), OURS, is_named=True).starts()
+        await service.looks_for(15)
+        assert THEIRS in service.queues.refusal
+        assert "manyhands state adopt" in service.queues.refusal
 
     run_in_virtual_time(run())
 

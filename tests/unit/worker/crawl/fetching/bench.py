@@ -40,6 +40,7 @@ from manyhands.worker.crawl.politeness.robots_fetch import RobotsFetches
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leases import LeaseGuard
+from manyhands.worker.crawl.shards.open_requests import OpenRequests
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
@@ -132,6 +133,7 @@ class Bench:
         self.shard = OwnedShard(0, 1)
         self.lease_guard = LeaseGuard(LEASE_S)
         self.lease_guard.granted(0, 1, self.lease_guard.now())
+        self.requests = OpenRequests(self.lease_guard)
         self.store = StoreThreads(lambda: 0.0)
         self.slots = Slots(10, ByteBudget(1_000_000))
         self.tasks = AwaitedTasks()
@@ -165,7 +167,7 @@ class Bench:
             self.slots,
             crawls,
             self.working_set,
-            PageFetches(self.fetcher, self.lease_guard, CrawlFigures(), FetchSettings()),
+            PageFetches(self.fetcher, self.requests, CrawlFigures(), FetchSettings()),
             self.page_ends,
             self.tasks,
             wakeup,
@@ -176,7 +178,7 @@ class Bench:
             crawls,
             self.working_set,
             self.robots,
-            RobotsStores(self.store, self.lease_guard),
+            RobotsStores(self.store, self.requests),
             notes,
             self._store_failed,
             self.tasks,

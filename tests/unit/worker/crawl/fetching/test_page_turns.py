@@ -76,6 +76,24 @@ async def test_nothing_is_sent_after_the_lease_and_the_url_is_put_back(tmp_path:
         assert (bench.under_way(), bench.failures) == ((0, 0, 0), [])
 
 
+async def test_an_answer_that_is_not_here_when_the_lease_ends_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    async with bench_of(tmp_path, {PAGE: HTML}) as bench:
+        request = await bench.take()
+        bench.fetcher.answers_after = asyncio.Event()
+        bench.page_turns.begin(request, bench.page(request))
+        await bench.fetcher.asked.wait()
+        assert bench.under_way() == (1, 0, 0)
+        bench.requests.end(bench.shard)
+        await bench.tasks.all_ended()
+
+        assert not request.origin.domain.requests
+        url = (await bench.urls())[PAGE]
+        assert (url.state.is_pending, url.attempts, bench.outside.pages) == (True, 0, [])
+        assert (bench.under_way(), bench.failures) == ((0, 0, 0), [])
+
+
 async def test_a_redirect_ends_its_url_and_its_target_is_queued(tmp_path: Path) -> None:
     async with bench_of(tmp_path, {PAGE: answer(302, location="/other")}) as bench:
         request = await bench.take()

@@ -110,6 +110,20 @@ async def test_nothing_is_asked_after_the_lease(tmp_path: Path) -> None:
         assert bench.under_way() == (0, 0, 0)
 
 
+async def test_a_robots_txt_that_is_not_here_when_the_lease_ends_is_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    async with bench_of(tmp_path, {ROBOTS: answer(404)}) as bench:
+        request = await bench.take()
+        bench.fetcher.answers_after = asyncio.Event()
+        bench.robots_turns.begin(request)
+        await bench.fetcher.asked.wait()
+        bench.requests.end(bench.shard)
+        await bench.tasks.all_ended()
+
+        assert (known(bench), bench.failures, bench.under_way()) == (None, [], (0, 0, 0))
+
+
 async def test_a_store_that_fails_gives_its_shard_up(tmp_path: Path) -> None:
     async with bench_of(tmp_path, {ROBOTS: answer(404)}) as bench:
         request = await bench.take()
@@ -118,7 +132,7 @@ async def test_a_store_that_fails_gives_its_shard_up(tmp_path: Path) -> None:
         async def load(_origin: str) -> None:
             raise error
 
-        kept = SimpleNamespace(load=load, keep=None, check=None)
+        kept = SimpleNamespace(load=load, keep=None)
         bench.robots_turns.stores = cast("RobotsStores", SimpleNamespace(of=lambda _: kept))
         bench.robots_turns.begin(request)
         await bench.tasks.all_ended()

@@ -1,5 +1,6 @@
 """A fetcher that answers as a test says."""
 
+import asyncio
 from collections.abc import Callable
 
 from manyhands.shared.urls import Url
@@ -32,13 +33,16 @@ def answer(
 
 
 class ScriptedFetcher:
-    """Answers by URL, 404 for all others. State: what was asked for, and how."""
+    """Answers by URL, 404 for all others. State: what was asked for, and how; and what the answers
+    wait for, if anything."""
 
     def __init__(self, answers: dict[str, Answer | FetchError]) -> None:
         self.answers = answers
         self.urls: list[str] = []
         self.user_agents: list[str] = []
         self.max_bytes: list[int] = []
+        self.asked = asyncio.Event()
+        self.answers_after: asyncio.Event | None = None
 
     async def get(
         self,
@@ -53,6 +57,9 @@ class ScriptedFetcher:
         self.urls.append(url.text)
         self.user_agents.append(user_agent)
         self.max_bytes.append(max_bytes)
+        self.asked.set()
+        if self.answers_after is not None:
+            await self.answers_after.wait()
         found = self.answers.get(url.text, answer(404))
         if isinstance(found, FetchError):
             raise found
