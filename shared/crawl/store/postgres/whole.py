@@ -6,9 +6,9 @@ from functools import cached_property
 from typing import Any
 
 from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.model import NO_FETCHES
 from manyhands.shared.crawl.store.postgres.arrays import numbers, texts, uuids
 from manyhands.shared.crawl.store.postgres.control import PostgresControl
-from manyhands.shared.crawl.store.model import NO_FETCHES
 from manyhands.shared.crawl.store.postgres.database import Database
 from manyhands.shared.crawl.store.postgres.fence import Fence
 from manyhands.shared.crawl.store.postgres.links import PostgresLinks
