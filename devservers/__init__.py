@@ -15,7 +15,7 @@ from devservers.faktory import FaktoryServer
 from devservers.kafka import KafkaServer
 from devservers.maven import java_servers, missing_for_java
 from devservers.pgbouncer import PgbouncerServer, missing_for_pgbouncer
-from devservers.postgres import PostgresServer
+from devservers.postgres import PostgresServer, PostgresStandby
 from devservers.relay import Relay
 from devservers.s3 import S3Server
 from devservers.toxiproxy import Proxy, Toxiproxy
@@ -29,6 +29,7 @@ __all__ = [
     "KafkaServer",
     "PgbouncerServer",
     "PostgresServer",
+    "PostgresStandby",
     "Proxy",
     "Relay",
     "S3Server",

@@ -7,11 +7,13 @@ they are used, not that package's own Python, which makes a user and opens direc
 import importlib.util
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import psutil
+import psycopg
 
 from devservers.build import BuildError
 from devservers.processes import Child, StartError
@@ -24,6 +26,10 @@ PASSWORD = "pass/w@rd:1"
 DATABASE = "postgres"
 PROGRAMS = Path("pginstall18", "bin")
 READY_LINE = "database system is ready to accept connections"
+STANDBY_READY_LINE = "database system is ready to accept read-only connections"
+STANDBY_NAME = "standby"
+# Seconds until a standby has caught up, or is a primary.
+STANDBY_DEADLINE = 30
 
 
 class PostgresServer(Server):
@@ -72,24 +78,12 @@ class PostgresServer(Server):
         password = directory / "password"
         password.write_text(PASSWORD, encoding="utf-8")
         give(password, user)
-        command: list[str | Path] = [
-            *(_programs() / "initdb", "-D", database, "-U", USER, "--pwfile", password),
+        _run(
+            directory,
+            *("initdb", "-D", database, "-U", USER, "--pwfile", password),
             *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"),
             "--no-sync",  # of the empty database: nothing in it is worth a wait
-        ]
-        done = subprocess.run(
-            command,
-            cwd=directory,
-            env={},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            **run_as(user),
         )
-        if done.returncode:
-            raise StartError(f"initdb failed ({done.returncode}):\n{done.stdout.strip()}")
 
     def _start_child(self, ports: Sequence[int]) -> Child:
         return Child(
@@ -108,6 +102,73 @@ class PostgresServer(Server):
     def _is_ready(self, child: Child, port: int) -> bool:
         del port
         return READY_LINE in child.log_text()
+
+
+class PostgresStandby(PostgresServer):
+    """A streaming standby, and a synchronous one: once it has started, the primary answers no
+    COMMIT before the standby has it on its disk."""
+
+    name = "PostgreSQL standby"
+
+    def __init__(self, primary: PostgresServer) -> None:
+        super().__init__()
+        self._primary = primary
+
+    @property
+    def url_of_both(self) -> str:
+        """Of the primary, and of this server in case that it has become one."""
+        return self._primary.url.replace(
+            f":{self._primary.port}/", f":{self._primary.port},127.0.0.1:{self.port}/"
+        )
+
+    def start(self) -> None:
+        super().start()
+        with psycopg.connect(self._primary.url, autocommit=True) as primary:
+            primary.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{STANDBY_NAME}'")
+            primary.execute("SELECT pg_reload_conf()")
+            self._wait_for(primary, "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
+
+    def promote(self) -> None:
+        """Make it the primary."""
+        with psycopg.connect(self.url, autocommit=True) as here:
+            here.execute("SELECT pg_promote(true, %s)", (STANDBY_DEADLINE,))
+            self._wait_for(here, "SELECT 1 WHERE NOT pg_is_in_recovery()")
+
+    def _wait_for(self, connection: "psycopg.Connection[tuple[object, ...]]", look: str) -> None:
+        until = time.monotonic() + STANDBY_DEADLINE
+        while not connection.execute(look).fetchone():
+            if time.monotonic() > until:
+                raise StartError(f"the standby is not there: {look}")
+            time.sleep(0.05)
+
+    def _prepare(self, directory: Path) -> None:
+        if (directory / "db" / "PG_VERSION").exists():
+            return
+        give(directory, unprivileged_user())
+        _run(
+            directory,
+            *("pg_basebackup", "-D", directory / "db", "--checkpoint=fast", "--no-sync", "-R"),
+            *("-d", f"{self._primary.url}?application_name={STANDBY_NAME}"),
+        )
+
+    def _is_ready(self, child: Child, port: int) -> bool:
+        return STANDBY_READY_LINE in child.log_text() or super()._is_ready(child, port)
+
+
+def _run(directory: Path, program: str, *arguments: str | Path) -> None:
+    done = subprocess.run(
+        [_programs() / program, *arguments],
+        cwd=directory,
+        env={},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        **run_as(unprivileged_user()),
+    )
+    if done.returncode:
+        raise StartError(f"{program} failed ({done.returncode}):\n{done.stdout.strip()}")
 
 
 def _programs() -> Path:

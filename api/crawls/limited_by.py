@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import Crawl, Member
+from manyhands.shared.crawl.store.model import SHARDS_AWAY, Crawl, Member
 
 NO_WORKER = "no worker with the stage crawl is running"
 
@@ -20,6 +20,8 @@ class OwnerFigures:
     ready_domains: int
     waiting_domains: int
     is_parse_behind: bool
+    # Shards whose place in the store their owners cannot reach.
+    shards_away: int = 0
 
 
 def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
@@ -36,6 +38,7 @@ def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
         ready_domains=total("ready"),
         waiting_domains=total("waiting"),
         is_parse_behind=any(figures.get("pace_percent", 100) < 100 for figures in told),
+        shards_away=total(SHARDS_AWAY),
     )
 
 
@@ -148,6 +151,9 @@ def _but_for_hosts(crawl: Crawl, situation: Situation) -> str:
     if situation.owned_shards < situation.shards:
         unowned = situation.shards - situation.owned_shards
         return f"{unowned} of {situation.shards} shards have no owner yet"
+    if situation.figures is not None and situation.figures.shards_away:
+        away = situation.figures.shards_away
+        return f"waiting for the database: {away} of {situation.shards} shards cannot be reached"
     if not situation.counters["queued"]:
         return _nothing_queued(situation)
     if situation.figures is not None:

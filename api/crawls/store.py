@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from manyhands.api.problems import Problem, unavailable
-from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.errors import StateAway, StateError
 from manyhands.shared.crawl.store.model import Layout, NoSuchCrawl
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ControlStore, ShardReaders, Store
@@ -71,5 +71,9 @@ async def _answered(thread: ThreadPoolExecutor, work: Callable[[], Answer]) -> A
         return await asyncio.get_running_loop().run_in_executor(thread, work)
     except NoSuchCrawl as error:
         raise Problem(404, str(error)) from None
+    except StateAway as error:
+        raise unavailable(
+            f"the crawls wait for the database of their state: {error}", retry_after_s=2
+        ) from error
     except StateError as error:
         raise unavailable(f"the state of the crawls: {error}", retry_after_s=2) from error

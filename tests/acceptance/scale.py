@@ -47,6 +47,10 @@ CRAWL_PAGES = 40_000 if IS_PROOF else 600
 CRAWL_KILLS = 12 if IS_PROOF else 2
 CRAWL_KILL_EVERY_S = 10.0 if IS_PROOF else 4.0
 
+# The database of the crawls' state is away so often, and for so long each time.
+AWAY_TIMES = 3 if IS_PROOF else 1
+AWAY_S = 20.0 if IS_PROOF else 10.0
+
 # One domain of so many URLs among so many others, all of them visited with this delay; how often
 # the memory is looked at.
 ENDLESS_PAGES = 1_000_000 if IS_PROOF else 5_000

@@ -17,6 +17,7 @@ import pytest
 
 from devservers import PgbouncerServer, PostgresServer, SettableClock
 from devservers.processes import wait_until
+from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.errors import StateAway, StateError
@@ -31,6 +32,7 @@ from tests.support.postgres_relay import Fault, PostgresRelay
 from tests.support.state_content import NOW, urls_of
 
 CRAWL = 1
+SPEC = CrawlSpec(contact="me@example.org")
 SERVICES = 10
 LEASE_LATE_S = 2.0
 WAITING_FOR_LOCKS = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
@@ -187,6 +189,30 @@ def test_an_answer_that_is_lost_to_a_takeover_is_the_next_owners_affair(open_sto
     assert other.open_shard(1, 0, 3, NOW).counters(CRAWL)["links"] == 0
 
 
+@pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.REQUEST_LOST])
+def test_a_crawl_without_a_key_is_created_once_whatever_is_lost(open_store, relay, fault):
+    control = open_store(relay.port).open_control()
+    relay.fault = fault
+    crawl, is_new = control.create_crawl(SPEC, NOW, None, b"f")
+    assert (relay.faults, is_new) == (1, True)
+    assert [one.id for one in control.live_crawls()] == [crawl.id]
+    other, is_new = control.create_crawl(SPEC, NOW, None, b"f")
+    assert is_new
+    assert other.id != crawl.id
+
+
+def test_pages_whose_grant_or_return_is_in_doubt_are_never_too_many(open_store, relay):
+    control = open_store(relay.port).open_control()
+    crawl, _ = control.create_crawl(SPEC, NOW, None, b"f")
+    assert control.grant_pages(crawl.id, "a", 6, 10) == 6
+    relay.fault = Fault.ANSWER_LOST
+    assert control.grant_pages(crawl.id, "a", 2, 10) == 0
+    relay.fault = Fault.ANSWER_LOST
+    control.return_pages(crawl.id, "a", 3)
+    assert relay.faults == 2
+    assert control.granted_pages(crawl.id) == 5
+
+
 # Owners that are cut off
 
 
@@ -281,6 +307,52 @@ def test_a_server_that_was_killed_is_found_again(postgres, open_store, monkeypat
     with shard.transaction():
         shard.count(CRAWL, {"links": 1})
     assert shard.counters(CRAWL)["links"] == 8
+
+
+def test_a_server_that_does_not_answer_counts_as_away_and_is_asked_again(
+    open_store, relay, monkeypatch
+):
+    monkeypatch.setattr(database, "SILENT_S", 0.2)
+    monkeypatch.setattr(database, "ANSWER_S", 1.0)
+    store = open_store(relay.port)
+    shard = store.open_shard(1, 0, 1, NOW)
+    work = Work(shard)
+    [absence] = store.absences
+    mending = threading.Timer(0.5, relay.mend)
+
+    def silent_once() -> int:
+        if not work.done:
+            relay.cut_off()
+            mending.start()
+        return work()
+
+    assert shard.run(silent_once) == 10
+    assert work.done == 2
+    assert "does not answer" in absence.why
+    happened_once(shard)
+    assert wait_until(lambda: store.open_reader(1, 0) and absence.since is None, 10.0)
+
+
+def test_a_commit_in_doubt_is_cleared_up_however_long_the_server_is_away(
+    open_store, relay, monkeypatch
+):
+    monkeypatch.setattr(database, "RECONNECT_S", 0.2)
+    store = open_store(relay.port)
+    shard = store.open_shard(1, 0, 1, NOW)
+    work = Work(shard)
+    [absence] = store.absences
+    absence.is_waited_for = True
+    relay.fault = Fault.ANSWER_LOST
+    relay.is_refusing = True
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(shard.run, work)
+        while not absence.lasts_s(time.monotonic()) > 1.0:
+            time.sleep(0.01)
+        assert not running.done()
+        relay.is_refusing = False
+        assert running.result() == 10
+    assert (relay.faults, work.done) == (1, 1)
+    happened_once(shard)
 
 
 # Starts

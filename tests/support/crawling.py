@@ -17,6 +17,7 @@ from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Crawl
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.sqlite.one_host import HostBeats
+from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.urls import shard_of_url
 from manyhands.worker.crawl.fetching.slots import UNSETTLED_PER_SLOT
 from tests.support.waiting import eventually
@@ -39,7 +40,7 @@ class Crawls:
         self.seeds = seeds
         self.site = site
         self.shards = shards
-        self.store = store_at((self.place,))
+        self.store = store_at(CrawlSettings(state=self.place).state)  # type: ignore[arg-type]
         self.control = self.store.open_control()
         self.control.layout(shards)
 

@@ -29,6 +29,8 @@ class PostgresRelay:
         self.fault: Fault | None = None
         self.late_s = late_s
         self.faults = 0
+        # New connections end at once.
+        self.is_refusing = False
         self._server_port = port
         self._is_cut_off = threading.Event()
         self._sockets: list[socket.socket] = []
@@ -40,6 +42,10 @@ class PostgresRelay:
     def cut_off(self) -> None:
         """From now on nothing goes through, and nobody is told."""
         self._is_cut_off.set()
+
+    def mend(self) -> None:
+        """What comes from now on goes through; what was lost meanwhile stays lost."""
+        self._is_cut_off.clear()
 
     def cut(self) -> None:
         """End all connections of clients and server."""
@@ -64,6 +70,9 @@ class PostgresRelay:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self.is_refusing:
+                    client.close()
+                    continue
                 server = socket.create_connection((HOST, self._server_port))
                 for one in (client, server):
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

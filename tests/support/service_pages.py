@@ -25,6 +25,13 @@ def child_of(worker: WorkerUnderTest, process_id: str) -> dict[str, Any]:
     return child
 
 
+def metric_of(worker: WorkerUnderTest, name: str, labels: str = "") -> float:
+    """The largest of its processes; `labels` are in the line, as in `figure="busy"`."""
+    lines = _get(worker, "/metrics").raise_for_status().text.splitlines()
+    found = [line for line in lines if line.startswith(name) and labels in line]
+    return max((float(line.rpartition(" ")[2]) for line in found), default=0.0)
+
+
 def is_ready(worker: WorkerUnderTest) -> bool:
     return _get(worker, "/readyz").status_code == httpx.codes.OK
 

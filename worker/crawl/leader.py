@@ -10,7 +10,8 @@ from typing import NamedTuple
 from manyhands.shared.crawl.messages import crawl_queues, untagged_crawl_queues
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.absence import were_here_for
+from manyhands.shared.crawl.store.errors import StateAway, StateError
 from manyhands.shared.crawl.store.model import HELD_PAGES, Crawl, Layout, Member
 from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.errors import InvalidUrl, ManyhandsError
@@ -97,6 +98,9 @@ class Leader:
             try:
                 await self._tend(crawl, shards)
                 self._unknown.discard(crawl.id)
+            except StateAway:
+                # Said by `store_watch`; the crawl goes on.
+                continue
             except StateError as error:
                 # Its progress is unknown, so it goes on.
                 if crawl.id not in self._unknown:
@@ -188,7 +192,11 @@ class Leader:
         if crawl.spec.limits.pages is None:
             return
         before = self._seen.get(crawl.id)
-        if before is None or before.changes != totals.changes or not totals.owed:
+        # After an absence of the store, members must first be able to say what they hold.
+        is_known = were_here_for(
+            self._control.store.absences, self._settings.lease_s, time.monotonic()
+        )
+        if before is None or before.changes != totals.changes or not totals.owed or not is_known:
             self._still.pop(crawl.id, None)
             return
         still = self._still.get(crawl.id)

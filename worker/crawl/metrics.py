@@ -24,12 +24,17 @@ LINKS = family("crawl_links_total", "counter", "Links found on parsed pages (edg
 STATE = family(
     "crawl_state",
     "gauge",
-    "Shards owned, and damaged ones of all; slots, their pace by back-pressure, and how many are "
-    "busy; domains in memory, ready or waiting for their time; robots.txt asked for; answers on "
-    "their way to broker and store",
+    "Shards owned, those of them whose place is away, and damaged ones of all; slots, their pace "
+    "by back-pressure, and how many are busy; domains in memory, ready or waiting for their time; "
+    "robots.txt asked for; answers on their way to broker and store",
     "figure",
 )
-FAMILIES = (FETCHES, FETCH_DURATION, BYTES, LINKS, CUTS, STATE)
+STORE_AWAY = family(
+    "crawl_store_away_seconds",
+    "gauge",
+    "How long what keeps the crawls' state has been away, so that crawls wait; 0: it is there",
+)
+FAMILIES = (FETCHES, FETCH_DURATION, BYTES, LINKS, CUTS, STATE, STORE_AWAY)
 
 
 class CrawlFigures:
@@ -48,10 +53,11 @@ class CrawlFigures:
         self.durations.add(took_s)
         self.bytes += size
 
-    def families(self, state: Mapping[str, int]) -> Iterable[Family]:
+    def families(self, state: Mapping[str, int], store_away_s: float) -> Iterable[Family]:
         yield filled(FETCHES, [Sample([name], count) for name, count in self.outcomes.items()])
         yield filled(FETCH_DURATION, [of_histogram([], self.durations)])
         yield filled(BYTES, [Sample([], self.bytes)])
         yield filled(LINKS, [Sample([], self.links)])
         yield filled(CUTS, [Sample([name], count) for name, count in self.cuts.items()])
         yield filled(STATE, [Sample([name], number) for name, number in state.items()])
+        yield filled(STORE_AWAY, [Sample([], store_away_s)])

@@ -15,7 +15,8 @@ from typing import Any
 
 from manyhands.shared.crawl.messages import crawl_queue
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import HELD_PAGES, LeaseLost
+from manyhands.shared.crawl.store.absence import were_here_for
+from manyhands.shared.crawl.store.model import HELD_PAGES, SHARDS_AWAY, LeaseLost
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
@@ -46,6 +47,7 @@ from manyhands.worker.crawl.shards.leasing import Leasing
 from manyhands.worker.crawl.shards.one_host import OneHost
 from manyhands.worker.crawl.shards.settling import Settling
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
+from manyhands.worker.crawl.shards.store_watch import StoreWatch
 from manyhands.worker.crawl.wakeup import Wakeup
 from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.byte_budget import ByteBudget
@@ -96,7 +98,8 @@ class Owner:
         self._wakeup = Wakeup()
         self._slots = Slots(slots, in_flight)
         store = store_at(settings.state)
-        self._store = StoreThreads(self._slots.patience_s, store.writers)
+        self._absences = store.absences
+        self._store = StoreThreads(self._slots.patience_s, store.writers, store.absences)
         self._control = Control(store)
         self._one_host = OneHost(store.directory, settings.lease_s)
         self._leader = Leader(self.name, settings, self._control)
@@ -111,6 +114,7 @@ class Owner:
             resharding=self._leader,
             tasks=tasks,
         )
+        self._watch = StoreWatch(store.absences, self._leasing.shards, self.name)
         store_failed = self._leasing.store_failed
         settling = Settling(self._store, store_failed)
         notes = HostNotes(settling)
@@ -197,6 +201,7 @@ class Owner:
         leasing.closed.tell(self._forgotten.shard_closed)
         leasing.closed.tell(self._outbox.shard_closed)
         leasing.changed.tell(self._tell_queues)
+        self._watch.changed.tell(self._store_changed)
         # After the origins that wait for pages have heard of them.
         self._grants.came.tell(self._wakeup.wake)
 
@@ -204,11 +209,7 @@ class Owner:
         """Until closed. Raises ConfigError."""
         try:
             await self._one_host.check(self._closing)
-            if self._closing.is_set():
-                return
-            await self._control.open()
-            await self._leasing.settle_layout(self._closing.is_set)
-            if self._closing.is_set():
+            if not await self._open():
                 return
             async with asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._leasing.renew(self._state), name="crawl-renew")
@@ -225,9 +226,33 @@ class Owner:
             self._slots.are_open = False
             self._ended.set()
 
+    async def _open(self) -> bool:
+        """Open the store, and wait for it if it is away. False: closed before that."""
+
+        async def opening() -> None:
+            await self._control.open()
+            await self._leasing.settle_layout(self._closing.is_set)
+
+        self._wait_while_away(is_wanted=True)
+        tasks = [
+            asyncio.create_task(work)
+            for work in (opening(), self._watch.run(), self._closing.wait())
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if tasks[0].done():
+                tasks[0].result()
+            return tasks[0].done() and not self._closing.is_set()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
     async def stop_feeding(self) -> None:
-        """Fetch nothing new, and wait for requests in flight."""
+        """Fetch nothing new, and wait for requests in flight; if the store is away, what cannot be
+        stored is left to the next owner."""
         self._leasing.is_stopping = True
+        self._wait_while_away(is_wanted=False)
         self._slots.are_open = False
         while self._slots.are_under_way:  # noqa: ASYNC110 - any of many may be the last
             await asyncio.sleep(LEAVE_LOOK_S)
@@ -235,6 +260,7 @@ class Owner:
     async def close(self) -> None:
         """Give everything up: another process may go on at once."""
         self._closing.set()
+        self._wait_while_away(is_wanted=False)
         await self._ended.wait()
         await self._store.stop()
         await self._control.close(self.name)
@@ -249,14 +275,25 @@ class Owner:
     def families(self) -> Iterable[Family]:
         leasing = self._leasing
         shards = {"shards": len(leasing.shards), "damaged_shards": len(leasing.damaged)}
-        return self._figures.families(self._state() | shards)
+        return self._figures.families(self._state() | shards, self._watch.away_s(time.monotonic()))
+
+    def waits_for(self) -> str:
+        return self._watch.waits_for(time.monotonic())
 
     def _state(self) -> dict[str, int]:
-        return self._dispatcher.figures() | {HELD_PAGES: self._crawls.held_pages}
+        return self._dispatcher.figures() | {
+            HELD_PAGES: self._crawls.held_pages,
+            SHARDS_AWAY: self._watch.shards_away,
+        }
+
+    def _wait_while_away(self, *, is_wanted: bool) -> None:
+        for absence in self._absences:
+            absence.is_waited_for = is_wanted
 
     def _parts(self) -> list[Coroutine[Any, Any, None]]:
         return [
             self._one_host.watch(),
+            self._watch.run(),
             self._leasing.balance(self._closing.is_set),
             self._commands.watch(),
             self._commands.watch_seed_names(),
@@ -269,10 +306,17 @@ class Owner:
 
     def _tell_queues(self) -> None:
         layout = self._control.layout
-        names = [self.queue_of(number) for number in sorted(self._leasing.shards)]
-        if self._leader.is_leading:
+        shards = self._leasing.shards
+        # What comes in for a shard that is away could only be held here.
+        names = [self.queue_of(number) for number in sorted(shards) if not shards[number].is_away]
+        if self._leader.is_leading and not self._watch.is_all_away:
             names += self._leader.leftover_queues(layout.most_ever, layout.shards)
         self._set_queues(names)
+
+    def _store_changed(self) -> None:
+        self._slots.is_store_away = self._watch.is_all_away
+        self._tell_queues()
+        self._wakeup.wake()
 
     # What is done again and again
 
@@ -300,8 +344,14 @@ class Owner:
                     self._log.info(
                         "found forgotten domains with waiting URLs: loaded again", domains=forgotten
                     )
+                # Answers of the parse stage waited in the broker while the store was away.
+                were_answers_taken = were_here_for(
+                    self._absences, PARSING_AT_MOST_S, time.monotonic()
+                )
                 try:
-                    again = await self._store.change(number, _readmit)
+                    again = await self._store.change(
+                        number, _readmit if were_answers_taken else _forget_robots
+                    )
                 except LeaseLost:
                     continue
                 if again:
@@ -318,10 +368,18 @@ class Owner:
                     told_of = leader.is_leading, leader.reads_untagged_queues
                     self._tell_queues()
             wait_s = LEADER_SOON_S if leader.is_near_an_end else LEADER_LOOK_S
-            await asyncio.sleep(max(wait_s, LEADER_REST * (time.monotonic() - began_at)))
+            took_s = time.monotonic() - began_at
+            if were_here_for(self._absences, took_s, time.monotonic()):
+                wait_s = max(wait_s, LEADER_REST * took_s)
+            await asyncio.sleep(wait_s)
+
+
+def _forget_robots(store: ShardStore) -> int:
+    store.forget_robots(clock.now(), MOST_ROBOTS_BYTES)
+    return 0
 
 
 def _readmit(store: ShardStore) -> int:
+    _forget_robots(store)
     now = clock.now()
-    store.forget_robots(now, MOST_ROBOTS_BYTES)
     return store.readmit(now - PARSING_AT_MOST_S, now, MOST_ATTEMPTS_AT_PARSING, READMITTED_AT_ONCE)

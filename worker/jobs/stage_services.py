@@ -32,6 +32,9 @@ class StageService(Protocol):
     def families(self) -> Iterable[Family]:
         """Its metrics, read every five seconds."""
 
+    def waits_for(self) -> str:
+        """What is away that it cannot go on without, for people; empty: nothing."""
+
 
 @dataclass(slots=True, frozen=True)
 class StageNeeds:

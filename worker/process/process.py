@@ -343,6 +343,9 @@ class WorkerProcess:
             ],
             pushed=self.source.pushed,
             is_out_of_files=is_out_of_files(),
+            waits_for="; ".join(
+                filter(None, (service.waits_for() for service in self._services.values()))
+            ),
         )
 
     async def _tell_figures(self) -> None:

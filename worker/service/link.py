@@ -65,6 +65,8 @@ class Pulse(msgspec.Struct, frozen=True, tag=True):
     pushed: dict[str, Pushed] = {}
     # It can open no more files or connections: the limit is reached.
     is_out_of_files: bool = False
+    # What is away that its stages cannot go on without; empty: nothing.
+    waits_for: str = ""
 
 
 class Sample(msgspec.Struct, frozen=True):

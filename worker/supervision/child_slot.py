@@ -345,6 +345,7 @@ class ChildSlot:
             uptime_s=now - child.started_at,
             is_connected=turn is not None and turn.is_connected,
             is_out_of_files=turn is not None and turn.is_out_of_files,
+            waits_for=turn.waits_for if turn is not None else "",
             in_hand=turn.in_hand if turn is not None else 0,
             unanswered=turn.unanswered if turn is not None else 0,
             rss_bytes=child.rss_bytes,

@@ -39,6 +39,8 @@ class ChildStatus:
     uptime_s: float = 0.0
     is_connected: bool = False
     is_out_of_files: bool = False
+    # What is away that its stages cannot go on without; empty: nothing.
+    waits_for: str = ""
     in_hand: int = 0
     unanswered: int = 0
     rss_bytes: int = 0

@@ -236,6 +236,8 @@ class Lease:
 
 # Among a member's figures: pages that were granted to it and are not counted in any store yet.
 HELD_PAGES = "held_pages"
+# And its shards whose place in the store it cannot reach.
+SHARDS_AWAY = "shards_away"
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeVar
 
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import (
     NO_FETCHES,
@@ -220,8 +221,8 @@ class ControlStore(Protocol):
         """The new epoch; None when another member has it."""
 
     def renew_leases(self, owner: str, epochs: Mapping[int, int], ttl_s: float) -> set[int]:
-        """The shards that are still its own, renewed for `ttl_s`. A lease that ran out is lost,
-        even if nobody else has taken it."""
+        """The shards that are still its own, renewed for `ttl_s`. A lease that ran out is its own
+        as long as nobody else has taken it and it was not given back."""
 
     def release_lease(self, shard: int, epoch: int) -> None: ...
 
@@ -236,8 +237,9 @@ class ControlStore(Protocol):
     def create_crawl(
         self, spec: CrawlSpec, now: float, idempotency_key: str | None, fingerprint: bytes
     ) -> tuple[Crawl, bool]:
-        """The crawl, and whether it is new. A key that was used with the same fingerprint gives
-        that crawl; with another one KeyConflict."""
+        """The crawl, and whether it is new: one, also if the store was lost before it answered. A
+        key that was used with the same fingerprint gives that crawl; with another one
+        KeyConflict."""
 
     def crawl(self, crawl: int) -> Crawl:
         """Raises NoSuchCrawl."""
@@ -400,7 +402,12 @@ class Store(Protocol):
 
     @property
     def writers(self) -> int:
-        """How many shards of a process are worth being written side by side."""
+        """How many shards of a process are worth being written side by side, in each place."""
+
+    @property
+    def absences(self) -> Sequence[Absence]:
+        """Of each place that keeps shards, whether it is away: number N of so many has the shards
+        whose number leaves N when it is divided by that. The first has the control store."""
 
     @property
     def directory(self) -> Path | None:

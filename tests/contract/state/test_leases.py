@@ -69,16 +69,33 @@ def test_the_epoch_grows_after_a_release_too(control):
     assert control.claim_lease(0, "b", LONG_S) is None
 
 
-def test_only_ones_own_live_leases_are_renewed(control):
+def test_only_ones_own_leases_are_renewed(control):
     control.layout(8)
     control.claim_lease(0, "a", LONG_S)
     control.claim_lease(1, "b", LONG_S)
     control.claim_lease(2, "a", NO_S)
+    control.claim_lease(2, "b", LONG_S)
     control.release_lease(3, control.claim_lease(3, "a", LONG_S))
     control.claim_lease(4, "a", LONG_S)
     renewed = control.renew_leases("a", {0: 1, 1: 1, 2: 1, 3: 1, 4: 9, 5: 1}, NO_S)
     assert renewed == {0}
-    assert {lease.shard for lease in control.leases() if lease.is_live} == {1, 4}
+    assert {lease.shard for lease in control.leases() if lease.is_live} == {1, 2, 4}
+
+
+def test_a_lease_that_ran_out_is_renewed_unless_somebody_has_taken_it(control):
+    control.layout(4)
+    for shard in (0, 1):
+        control.claim_lease(shard, "a", NO_S)
+    control.claim_lease(1, "b", NO_S)
+    assert control.renew_leases("a", {0: 1, 1: 1}, LONG_S) == {0}
+    assert control.claim_lease(0, "b", LONG_S) is None
+    assert control.claim_lease(1, "b", LONG_S) == 3
+
+
+def test_a_lease_that_was_given_back_is_not_renewed(control):
+    control.claim_lease(0, "a", LONG_S)
+    control.leave("a")
+    assert control.renew_leases("a", {0: 1}, LONG_S) == set()
 
 
 def test_who_leaves_gives_up_leases_and_the_lead(control):

@@ -18,6 +18,7 @@ from manyhands.worker.crawl.wakeup import Wakeup
 
 # A lease that is late may still be renewed.
 LEASE_AGAIN_S = 0.1
+AWAY_AGAIN_S = 1.0
 
 
 class Dispatcher:
@@ -71,6 +72,10 @@ class Dispatcher:
 
     def _begin(self, request: Request, now: float) -> None:
         origin, shard = request.origin, request.shard
+        if shard.is_away:
+            self._working_set.schedule.block(origin, now + AWAY_AGAIN_S)
+            self._pass_over(request)
+            return
         if shard.is_leaving or not self._lease_guard.hold(shard.number, shard.epoch):
             self._working_set.schedule.block(origin, now + LEASE_AGAIN_S)
             self._pass_over(request)

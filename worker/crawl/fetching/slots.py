@@ -17,7 +17,8 @@ MOST_PATIENCE_S = 0.5
 
 class Slots:
     """State: the requests, whether new ones may begin at all, and the share of the slots that
-    back-pressure leaves. `page_bytes` are of pages that the process holds."""
+    back-pressure leaves. `page_bytes` are of pages that the process holds; while the store is away
+    nothing new begins, as it could not be stored."""
 
     def __init__(self, slots: int, page_bytes: ByteBudget) -> None:
         self._slots = slots
@@ -27,6 +28,7 @@ class Slots:
         self._unsettled: set[Request] = set()
         self.pace = 1.0
         self.are_open = True
+        self.is_store_away = False
 
     # The way of a request
 
@@ -62,6 +64,7 @@ class Slots:
     def has_room(self) -> bool:
         return (
             self.are_open
+            and not self.is_store_away
             and not self._page_bytes.is_full
             and len(self._busy) < int(self._slots * self.pace)
             and len(self._robots) < MOST_ROBOTS

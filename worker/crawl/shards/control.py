@@ -1,12 +1,17 @@
 """What all members share, in a thread of its own: the control store, and shards to read from."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+from manyhands.shared.crawl.store.errors import StateAway
 from manyhands.shared.crawl.store.model import Layout
 from manyhands.shared.crawl.store.protocol import ControlStore, Store
+
+# Between two attempts while the control store is away.
+AGAIN_S = 0.2
 
 Result = TypeVar("Result")
 
@@ -24,10 +29,18 @@ class Control:
         self.layout = Layout(generation=0, shards=1, wanted=1, most_ever=1)
 
     async def open(self) -> None:
-        self._control = await self.in_thread(self.store.open_control)
+        """Waits while it is away."""
+        self._control = await self._patiently(self.store.open_control)
         self.tag = await self.in_thread(self._control.tag)
 
     async def ask(self, question: Callable[[ControlStore], Result]) -> Result:
+        """Waits while it is away. So a question may be asked twice of which only the answer was
+        lost; all of them bear that."""
+        control = self._opened()
+        return await self._patiently(lambda: question(control))
+
+    async def ask_once(self, question: Callable[[ControlStore], Result]) -> Result:
+        """Raises StateAway."""
         control = self._opened()
         return await self.in_thread(lambda: question(control))
 
@@ -37,7 +50,9 @@ class Control:
     async def close(self, member: str) -> None:
         """`member` leaves."""
         if self._control is not None:
-            await self.ask(lambda control: control.leave(member))
+            with contextlib.suppress(StateAway):
+                # Its leases run out by themselves.
+                await self.ask_once(lambda control: control.leave(member))
             await self.in_thread(self._close_all)
         self._thread.shutdown(wait=False)
 
@@ -68,6 +83,12 @@ class Control:
     def _opened(self) -> ControlStore:
         assert self._control is not None, "before the start"
         return self._control
+
+    async def _patiently(self, call: Callable[[], Result]) -> Result:
+        while True:
+            with contextlib.suppress(StateAway):
+                return await self.in_thread(call)
+            await asyncio.sleep(AGAIN_S)
 
     async def _read(self, read: Callable[[], Result]) -> Result:
         """Raises StateError."""

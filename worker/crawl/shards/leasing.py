@@ -1,12 +1,14 @@
 """The shards of this process: takes, renews and returns leases, opens and closes stores."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.errors import StateDamaged, StateError
+from manyhands.shared.crawl.store.absence import were_here_for
+from manyhands.shared.crawl.store.errors import StateAway, StateDamaged, StateError
 from manyhands.shared.crawl.store.model import Fetches, Layout, LeaseLost, Member
 from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.errors import ConfigError, ManyhandsError
@@ -115,9 +117,12 @@ class Leasing:
             epochs = dict(self.lease_guard.epochs)
             member = Member(self.name, self._slots, figures())
             try:
-                kept = await self._control.ask(
+                kept = await self._control.ask_once(
                     partial(_renew, member=member, epochs=epochs, ttl_s=lease_s)
                 )
+            except StateAway:
+                # `store_watch` says so. Nobody can take them meanwhile.
+                pass
             except ManyhandsError as error:
                 self._log.error("leases could not be renewed", reason=str(error))
             else:
@@ -177,13 +182,23 @@ class Leasing:
         members = await self._control.ask(lambda control: control.members())
         self.members = len(members)
         leases = await self._control.ask(lambda control: control.leases())
+        if not were_here_for(
+            self._control.store.absences, self._settings.lease_s, self.lease_guard.now()
+        ):
+            # Leases and members have run out because nobody could renew them.
+            return
+        if self.name not in {member.name for member in members}:
+            # This process was held up for long. Its share is known when it has reported again.
+            return
         count = self._control.layout.shards
         excess = shards_to_release(self.name, count, members, list(self.shards))
         for shard in list(self.shards.values())[len(self.shards) - excess :]:
             await self._release(shard)
         await self._look_for_damage(count)
         wanted = shards_to_claim(self.name, count, members, leases, self.damaged)
-        await asyncio.gather(*(self._claim(number) for number in wanted))
+        # Those that are open here are renewed, late as they may be.
+        free = [number for number in wanted if number not in self.shards]
+        await asyncio.gather(*(self._claim(number) for number in free))
         if len(self.shards) != self._said:
             self._said = len(self.shards)
             self._log.info("owns shards", owned=len(self.shards), of=count)
@@ -229,13 +244,13 @@ class Leasing:
             if isinstance(error, StateDamaged):
                 self.damaged.add(number)
                 self._tell_of_damage(number, str(error))
-            else:
+            elif not isinstance(error, StateAway):
                 # A later owner has it, or an earlier one hangs in a transaction.
                 self._log.warning(
                     "a shard could not be taken over", shard=number, reason=str(error)
                 )
             self.lease_guard.ended(number)
-            await self._control.ask(lambda control: control.release_lease(number, epoch))
+            await self._give_back(number, epoch)
             return
         shard = OwnedShard(number, epoch)
         self.shards[number] = shard
@@ -255,7 +270,12 @@ class Leasing:
         self.closed(shard)
         self.changed()
         await self._store.close(shard.number)
-        await self._control.ask(lambda control: control.release_lease(shard.number, shard.epoch))
+        await self._give_back(shard.number, shard.epoch)
+
+    async def _give_back(self, number: int, epoch: int) -> None:
+        with contextlib.suppress(StateAway):
+            # It runs out by itself.
+            await self._control.ask_once(lambda control: control.release_lease(number, epoch))
 
 
 def _renew(control: ControlStore, member: Member, epochs: dict[int, int], ttl_s: float) -> set[int]:

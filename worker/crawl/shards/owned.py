@@ -13,6 +13,8 @@ class OwnedShard:
     under_way: set[object] = field(default_factory=set)
     # Nothing new is begun: it is about to be given up.
     is_leaving: bool = False
+    # What keeps it cannot be reached: nothing new is begun until it can.
+    is_away: bool = False
 
     @property
     def in_flight(self) -> int:

@@ -1,26 +1,31 @@
 """The shard stores of this process, in threads of their own: as many as the store can serve side by
-side.
+side, in each place that keeps shards.
 
 Changes that come within a few milliseconds share one transaction per shard: a commit costs more
 than most changes. Those that nobody waits for wait until something else of their shard goes. What
 comes while a shard is being written goes in its next transaction. There, changes that do the same
 with different items are one: each question to a store in another place is a way there and back.
+While the place of a shard is away, its changes wait; those of other places have other threads.
 """
 
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from manyhands.shared.crawl.store.errors import StateError
+from manyhands.shared.crawl.store.absence import Absence
+from manyhands.shared.crawl.store.errors import StateAway, StateError
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.announcement import Announcement
 
 GATHER_S = 0.01
+# Between two attempts while the place of a shard is away.
+AGAIN_S = 0.1
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -53,9 +58,15 @@ class _Together(NamedTuple):
 
 class StoreThreads:
     """State: the open stores (each touched by one thread at a time), and what was not handed over
-    yet. `patience_s` says how long what nobody waits for may wait."""
+    yet. `patience_s` says how long what nobody waits for may wait; there are `writers` threads for
+    each of the places, see `protocol.Store.absences`."""
 
-    def __init__(self, patience_s: Callable[[], float], writers: int = 1) -> None:
+    def __init__(
+        self,
+        patience_s: Callable[[], float],
+        writers: int = 1,
+        places: Sequence[Absence] = (Absence(""),),
+    ) -> None:
         # A shard's store cannot be used: announced before those hear who asked for something of it.
         self.failed: Announcement[[int, StateError]] = Announcement()
         self._patience_s = patience_s
@@ -67,9 +78,16 @@ class StoreThreads:
         self._patient: dict[int, list[_Change]] = {}
         # By shard and call.
         self._together: dict[tuple[int, Any], _Together] = {}
-        self._work = _Work(writers)
+        self._places = places
+        self._work = [_Work(writers) for _ in places]
         self._threads = [
-            threading.Thread(target=self._run_all, name=f"crawl-store-{number}", daemon=True)
+            threading.Thread(
+                target=self._run_all,
+                args=(work,),
+                name=f"crawl-store-{place}-{number}",
+                daemon=True,
+            )
+            for place, work in enumerate(self._work)
             for number in range(writers)
         ]
         for thread in self._threads:
@@ -133,7 +151,8 @@ class StoreThreads:
         self.lose_patience()
         for shard in list(self._stores):
             await self.close(shard)
-        self._work.stop()
+        for work in self._work:
+            work.stop()
         for thread in self._threads:
             await asyncio.to_thread(thread.join)
 
@@ -172,16 +191,20 @@ class StoreThreads:
             self._go(shard)
 
     def _hand_over(self) -> None:
-        self._work.add(self._gathered)
-        self._gathered = []
+        gathered, self._gathered = self._gathered, []
+        for number, work in enumerate(self._work):
+            work.add([one for one in gathered if self._place_of(one.shard) == number])
         for place in [place for place in self._together if place[0] in self._going]:
             del self._together[place]
         self._going.clear()
 
+    def _place_of(self, shard: int) -> int:
+        return shard % len(self._places)
+
     # In the threads
 
-    def _run_all(self) -> None:
-        while taken := self._work.take():
+    def _run_all(self, work: "_Work") -> None:
+        while taken := work.take():
             results: Results = []
             for shard, changes in taken.items():
                 for is_outside, run in groupby(changes, key=lambda change: change.is_outside):
@@ -191,7 +214,7 @@ class StoreThreads:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_resolve, results)
             # Only now, so that the answers come in the order of the changes.
-            self._work.done(taken)
+            work.done(taken)
 
     def _in_one(self, shard: int, changes: Sequence[_Change]) -> Results:
         """All of them, or none."""
@@ -205,10 +228,21 @@ class StoreThreads:
         if store is None:
             raise LeaseLost(f"shard {shard} is not open here")
         try:
-            return store.run(lambda: _done(store, changes))
+            return self._patiently(shard, lambda: store.run(lambda: _done(store, changes)))
         except StateError as error:
             self._loop.call_soon_threadsafe(self.failed, shard, error)
             raise ShardFailed(str(error)) from error
+
+    def _patiently(self, shard: int, run: Callable[[], Result]) -> Result:
+        """Nothing has happened when the store says that it is away."""
+        place = self._places[self._place_of(shard)]
+        while True:
+            try:
+                return run()
+            except StateAway:
+                if not place.is_waited_for:
+                    raise
+            time.sleep(AGAIN_S)
 
 
 class _Work:

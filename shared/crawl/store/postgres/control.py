@@ -5,10 +5,11 @@ Times of leases, members and the leader are those of the database: `clock_timest
 """
 
 import contextlib
+import secrets
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import orjson
 
@@ -21,6 +22,7 @@ from manyhands.shared.crawl.store.control_words import (
     SEEDS_AT_ONCE,
     crawl_of_row,
 )
+from manyhands.shared.crawl.store.errors import Undone
 from manyhands.shared.crawl.store.model import (
     Crawl,
     CrawlEnds,
@@ -34,8 +36,15 @@ from manyhands.shared.crawl.store.model import (
     Purge,
     SeedBatch,
 )
-from manyhands.shared.crawl.store.postgres.database import Database, Parameters, Row, Session
+from manyhands.shared.crawl.store.postgres.database import (
+    CommitInDoubt,
+    Database,
+    Parameters,
+    Row,
+    Session,
+)
 from manyhands.shared.crawl.store.postgres.schema import Names
+from manyhands.shared.crawl.store.shard import MOST_REPEATS
 from manyhands.shared.crawl.store.whole.closing import CLOSED, Closed, refusal, tag_in
 from manyhands.shared.urls import shard_of_domain, shard_of_url
 
@@ -53,7 +62,8 @@ _RENEW = (
     f"UPDATE @leases AS leases SET until = {_NOW} + %s"
     " FROM unnest(%s::integer[], %s::bigint[]) AS ours (shard, epoch)"
     " WHERE leases.shard = ours.shard AND leases.epoch = ours.epoch AND leases.owner = %s"
-    f" AND leases.until > {_NOW} RETURNING leases.shard"
+    # One that ran out is still its owner's: whoever takes it over raises the epoch.
+    " AND leases.until > 0 RETURNING leases.shard"
 )
 _LEAD = (
     f"INSERT INTO @leader AS old (id, name, until) VALUES (1, %s, {_NOW} + %s)"
@@ -72,6 +82,8 @@ _BUMP = (
     "UPDATE @facts SET value = value + 1 WHERE name = 'version'"
     " AND NOT EXISTS (SELECT 1 FROM @facts WHERE name = %s AND value = %s) RETURNING value"
 )
+
+Result = TypeVar("Result")
 
 
 class PostgresControl:
@@ -190,10 +202,27 @@ class PostgresControl:
     def create_crawl(
         self, spec: CrawlSpec, now: float, idempotency_key: str | None, fingerprint: bytes
     ) -> tuple[Crawl, bool]:
+        # A key of its own: after a COMMIT that was not answered, it shows what became of it.
+        key = idempotency_key or secrets.token_hex(16)
+        is_in_doubt = False
+
+        def create() -> tuple[Crawl, bool]:
+            nonlocal is_in_doubt
+            try:
+                crawl, is_new = self._create_crawl(spec, now, key, fingerprint)
+            except CommitInDoubt:
+                is_in_doubt = True
+                raise
+            return crawl, is_new or is_in_doubt
+
+        return self._repeated_when_lost(create)
+
+    def _create_crawl(
+        self, spec: CrawlSpec, now: float, key: str, fingerprint: bytes
+    ) -> tuple[Crawl, bool]:
         with self._changing(is_version=False) as session:
             rows = session.rows(
-                self._sql("SELECT id, fingerprint FROM @crawls WHERE idempotency_key = %s"),
-                (idempotency_key,),
+                self._sql("SELECT id, fingerprint FROM @crawls WHERE idempotency_key = %s"), (key,)
             )
             if rows and rows[0][1] != fingerprint:
                 raise KeyConflict("the idempotency key was used for a different crawl")
@@ -207,7 +236,7 @@ class PostgresControl:
                 ),
                 (
                     *(spec.model_dump_json(), CrawlState.STARTING.value, now),
-                    *(idempotency_key, fingerprint),
+                    *(key, fingerprint),
                 ),
             )
             return self._crawl(session, number), True
@@ -263,22 +292,29 @@ class PostgresControl:
         return True
 
     def add_seeds(self, crawl: int, by_shard: Mapping[int, Sequence[str]]) -> None:
-        with self._changing() as session:
-            state = self._crawl(session, crawl).state
-            if state.is_final or state is CrawlState.STOPPING:
-                raise CrawlEnds(f"crawl {crawl} is {state}: it takes no more seeds")
-            self._add_seeds(session, crawl, by_shard)
+        def add() -> None:
+            with self._changing() as session:
+                state = self._crawl(session, crawl).state
+                if state.is_final or state is CrawlState.STOPPING:
+                    raise CrawlEnds(f"crawl {crawl} is {state}: it takes no more seeds")
+                self._add_seeds(session, crawl, by_shard)
+
+        # Seeds that are stored twice are taken once.
+        self._repeated_when_lost(add)
 
     def all_seeds_added(self, crawl: int, seed_file_lines: int | None = None) -> None:
-        with self._changing() as session:
-            self._crawl(session, crawl)
-            session.send(
-                self._sql(
-                    "UPDATE @crawls SET has_all_seeds = true,"
-                    " seed_file_lines = coalesce(%s, seed_file_lines) WHERE id = %s"
-                ),
-                (seed_file_lines, crawl),
-            )
+        def end() -> None:
+            with self._changing() as session:
+                self._crawl(session, crawl)
+                session.send(
+                    self._sql(
+                        "UPDATE @crawls SET has_all_seeds = true,"
+                        " seed_file_lines = coalesce(%s, seed_file_lines) WHERE id = %s"
+                    ),
+                    (seed_file_lines, crawl),
+                )
+
+        self._repeated_when_lost(end)
 
     def seed_file_read(self, crawl: int, lines: int, by_shard: Mapping[int, Sequence[str]]) -> None:
         with self._changing() as session:
@@ -343,6 +379,17 @@ class PostgresControl:
         return {shard for (shard,) in rows}
 
     def grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
+        # If they were granted and nobody heard of it, they count as those of a member that died.
+        with contextlib.suppress(CommitInDoubt):
+            return self._grant_pages(crawl, member, wanted, most)
+        return 0
+
+    def return_pages(self, crawl: int, member: str, unused: int) -> None:
+        # Once at most: who returns them twice makes others exceed the limit.
+        with contextlib.suppress(CommitInDoubt):
+            self._return_pages(crawl, member, unused)
+
+    def _grant_pages(self, crawl: int, member: str, wanted: int, most: int) -> int:
         with self._changing(is_version=False) as session:
             pages = max(0, min(wanted, most - self._granted(session, crawl)))
             if pages:
@@ -355,7 +402,7 @@ class PostgresControl:
                 )
         return pages
 
-    def return_pages(self, crawl: int, member: str, unused: int) -> None:
+    def _return_pages(self, crawl: int, member: str, unused: int) -> None:
         with self._changing(is_version=False) as session:
             session.send(
                 self._sql(
@@ -408,6 +455,13 @@ class PostgresControl:
         return rows[0][0] if rows else None
 
     # Parts of the above
+
+    def _repeated_when_lost(self, change: Callable[[], Result]) -> Result:
+        """Of a change that does no harm when it is done twice."""
+        for _ in range(MOST_REPEATS):
+            with contextlib.suppress(Undone, CommitInDoubt):
+                return change()
+        return change()
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Session]:

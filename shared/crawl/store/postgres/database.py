@@ -7,6 +7,7 @@ waits for goes along with the next question, or with the COMMIT.
 """
 
 import contextlib
+import logging
 import random
 import threading
 import time
@@ -15,18 +16,24 @@ from typing import Any, NoReturn, TypeVar
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import RV, PQGen
 from psycopg.pq import TransactionStatus
 
+from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.errors import StateAway, StateBusy, StateError, Undone
 from manyhands.shared.crawl.store.postgres.place import Place
 
 # A process has no more of them, to each database.
 MOST_CONNECTIONS = 4
-# How long a way back is looked for, and how long the first and the longest wait between attempts
-# are, s.
+# How long a way back is looked for, counted from when the server was missed first, and how long the
+# first and the longest wait between attempts are, s.
 RECONNECT_S = 5.0
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 1.0
+# A server that takes a statement and says nothing for so long counts as away (a lock is waited for
+# a little less); a connection on which it says nothing for longer is given up.
+SILENT_S = 6.0
+ANSWER_S = 20.0
 # A transaction of ours takes milliseconds. One whose client says nothing for so long was cut off or
 # stopped, and must not be in the way of the next owner.
 IDLE_IN_TRANSACTION_S = 5
@@ -69,6 +76,9 @@ _FOR_NOW = (
 # Between this side and the server: a certificate that is not trusted, or no TLS where it is wanted.
 _NOT_TRUSTED = ("certificate", "does not support SSL")
 
+# It warns of errors that follow from those that it raises; here they all end in one of ours.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
+
 Result = TypeVar("Result")
 Row = tuple[Any, ...]
 # In order, or by name.
@@ -78,6 +88,40 @@ Connection = psycopg.Connection[Row]
 
 class CommitInDoubt(StateAway):
     """The connection was lost after COMMIT was sent: it may have happened or not."""
+
+
+class _Connection(Connection):
+    """One that is given up when answers stay out: the kernel only sees to it that what we send
+    arrives, and a proxy or a server that hangs acknowledges that."""
+
+    # Of the server; None until we are connected.
+    absence: Absence | None = None
+
+    def wait(self, gen: PQGen[RV], *arguments: Any, **named: Any) -> RV:
+        return super().wait(self._bounded(gen), *arguments, **named)
+
+    def _bounded(self, gen: PQGen[RV]) -> PQGen[RV]:
+        asked_at = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready:
+                    # Ten times a second while nothing comes.
+                    self._hear_nothing(time.monotonic() - asked_at)
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            answer: RV = end.value
+            return answer
+
+    def _hear_nothing(self, waited_s: float) -> None:
+        if waited_s < SILENT_S or self.absence is None:
+            return
+        said = f"it does not answer (for {waited_s:.0f} s)"
+        self.absence.is_silent(said, time.monotonic())
+        if waited_s >= ANSWER_S:
+            self.close()
+            raise psycopg.OperationalError(said)
 
 
 class Session:
@@ -142,10 +186,12 @@ class _Open:
 
 
 class Database:
-    """State: the connections that nobody uses at the moment, and room for more."""
+    """State: the connections that nobody uses at the moment, room for more, and whether the server
+    is away."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.absence = Absence(place.shown)
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
@@ -196,12 +242,15 @@ class Database:
     def _patiently(self, work: Callable[[Connection], Result]) -> Result:
         """With a connection that works; `work` is repeated where it turns out to be lost. Raises
         StateAway when there is none for a while."""
-        until, wait_s = time.monotonic() + RECONNECT_S, FIRST_WAIT_S
+        self._refuse_if_hopeless()
+        began_at, wait_s, has_failed = time.monotonic(), FIRST_WAIT_S, False
         while True:
             connection: Connection | None = None
             try:
                 connection = self._connection()
-                return work(connection)
+                result = work(connection)
+                self.absence.worked(time.monotonic())
+                return result
             except psycopg.Error as error:
                 is_away = connection is None or _is_away(error, connection)
                 if connection is not None:
@@ -210,16 +259,33 @@ class Database:
                     self._raise_ours(error)
                 # They went the same way.
                 self.close()
-                if time.monotonic() + wait_s > until:
+                now = time.monotonic()
+                if connection is None or has_failed:
+                    # Otherwise a new connection may do.
+                    self.absence.failed(_one_line(error), now)
+                has_failed = True
+                away_since = self.absence.since
+                if now + wait_s > (away_since or began_at) + RECONNECT_S:
                     raise StateAway(self._said(error)) from error
             time.sleep(wait_s * random.uniform(0.5, 1.0))
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+
+    def _refuse_if_hopeless(self) -> None:
+        """While the server stays away, one attempt a second is enough for all threads."""
+        now, absence = time.monotonic(), self.absence
+        is_tried = absence.was_tried_within(LONGEST_WAIT_S, now)
+        if absence.lasts_s(now) > RECONNECT_S and is_tried:
+            raise StateAway(f"{self.place.shown} cannot be used: {absence.why}")
 
     def _connection(self) -> Connection:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        return psycopg.connect(self.place.conninfo, autocommit=True, prepare_threshold=None)
+        connection = _Connection.connect(
+            self.place.conninfo, autocommit=True, prepare_threshold=None
+        )
+        connection.absence = self.absence
+        return connection
 
     def _give_back(self, connection: Connection) -> None:
         if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
@@ -229,7 +295,7 @@ class Database:
             self._idle.append(connection)
 
     def _said(self, error: psycopg.Error) -> str:
-        return f"{self.place.shown} cannot be used: {' '.join(str(error).split())}"
+        return f"{self.place.shown} cannot be used: {_one_line(error)}"
 
     def _raise_ours(self, error: psycopg.Error) -> NoReturn:
         if isinstance(error, errors.LockNotAvailable):
@@ -239,6 +305,10 @@ class Database:
         if isinstance(error, errors.InsufficientPrivilege | errors.InvalidSchemaName):
             raise StateError(self._said(error)) from error
         raise error
+
+
+def _one_line(error: psycopg.Error) -> str:
+    return " ".join(str(error).split())
 
 
 def _is_away(error: psycopg.Error, connection: Connection) -> bool:

@@ -9,6 +9,7 @@ answered is known to have happened or not.
 """
 
 import contextlib
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ from manyhands.shared.crawl.store.postgres.schema import SHARD, Names, shard_nam
 # from here. All attempts together: what a takeover may take longer than the lease.
 PATIENCE_S = 0.4
 ATTEMPTS = 5
+# Between two attempts to find out what became of a COMMIT, s.
+AGAIN_S = 0.1
 
 _LOCK_TOGETHER = "SELECT pg_advisory_xact_lock_shared(%s)"
 _LOCK_ALONE = "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)"
@@ -88,10 +91,19 @@ class Fence:
         """Of a transaction whose COMMIT was not answered. It is over when the lock is ours alone,
         however long it is on its way. Raises LeaseLost when somebody has taken the shard over:
         then it is the next owner's."""
-        for _ in range(ATTEMPTS):
-            with contextlib.suppress(Undone, CommitInDoubt):
+        attempts = 0
+        while True:
+            try:
                 return self._looked_up(epoch, batch)
-        raise StateAway(f"{self._shown}: whether its last transaction has happened is not known")
+            except StateAway as error:
+                attempts += 1
+                is_lost_again = isinstance(error, Undone | CommitInDoubt) and attempts < ATTEMPTS
+                if not is_lost_again and not self.database.absence.is_waited_for:
+                    raise StateAway(
+                        f"{self._shown}: whether its last transaction has happened is not known:"
+                        f" {error}"
+                    ) from error
+            time.sleep(AGAIN_S)
 
     @contextlib.contextmanager
     def taken_over(self, epoch: int, longest_fetch_s: float) -> Iterator[tuple[Session, LastOwner]]:

@@ -32,6 +32,7 @@ class PostgresStore:
 
     def __init__(self, urls: Sequence[str]) -> None:
         self.databases = [Database(parse_place(url)) for url in urls]
+        self.absences = [database.absence for database in self.databases]
 
     def open_control(self) -> PostgresControl:
         control = self.open_any_control()

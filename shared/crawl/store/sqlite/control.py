@@ -125,8 +125,8 @@ class SqliteControl:
             rows = self._database.rows(
                 "UPDATE leases SET until = ?1 FROM json_each(?2) AS ours WHERE"
                 " shard = ours.value->>0 AND epoch = ours.value->>1 AND owner = ?3"
-                " AND boot = ?4 AND until > ?5 RETURNING shard",
-                (now.at + ttl_s, to_json(list(epochs.items())), owner, *now),
+                " AND boot = ?4 AND until > 0 RETURNING shard",
+                (now.at + ttl_s, to_json(list(epochs.items())), owner, now.boot),
             )
         return {shard for (shard,) in rows}
 

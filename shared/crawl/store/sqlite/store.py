@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.model import NO_FETCHES, Fetches
 from manyhands.shared.crawl.store.protocol import ControlStore, Progress
 from manyhands.shared.crawl.store.shard import Shard
@@ -33,6 +34,8 @@ class SqliteStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        # Files are never away.
+        self.absences = [Absence(str(directory))]
 
     def open_control(self) -> SqliteControl:
         return open_control(self.directory)

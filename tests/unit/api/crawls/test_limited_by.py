@@ -97,6 +97,7 @@ def test_what_a_stopping_crawl_waits_for(where, said):
         (situation(figures(in_use=100)), "slots: all 100"),
         (situation(figures(ready=0)), "politeness: 50 domains, all waiting"),
         (situation(figures()), "5 domains are ready"),
+        (situation(replace(figures(), shards_away=2)), "waiting for the database: 2 of 4 shards"),
     ],
 )
 def test_what_limits_a_crawl_that_runs(where, said):

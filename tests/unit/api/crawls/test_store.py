@@ -8,7 +8,9 @@ import pytest
 
 from manyhands.api.crawls.store import open_store
 from manyhands.api.problems import Problem
+from manyhands.shared.crawl.store.errors import StateAway
 from manyhands.shared.crawl.store.model import Layout
+from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.crawl.store.sqlite.directory import open_control, open_shard
 from tests.support.crawl_state import crawled
 
@@ -89,6 +91,20 @@ def test_one_who_waits_for_a_shard_does_not_hold_up_the_others(tmp_path):
         assert not waiting.done()
         going_on.set()
         assert await waiting
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_who_asks_while_the_store_is_away_hears_that_crawls_wait_for_it(tmp_path):
+    def away(_: ControlStore) -> None:
+        raise StateAway("db.example cannot be used: Connection refused")
+
+    async def run() -> None:
+        store = await open_store((str(tmp_path),), 4)
+        with pytest.raises(Problem, match=r"crawls wait for the database .* refused") as told:
+            await store.control(away)
+        assert (told.value.status, told.value.retry_after_s) == (503, 2)
         await store.close()
 
     asyncio.run(run())

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from manyhands.shared.crawl.store.errors import StateDamaged
+from manyhands.shared.crawl.store.absence import Absence
+from manyhands.shared.crawl.store.errors import StateAway, StateDamaged
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
@@ -258,4 +259,54 @@ async def test_shards_are_written_side_by_side(log: list[str]) -> None:
     await asyncio.gather(*first, *second)
 
     assert log == ["next", "next"]
+    await threads.stop()
+
+
+class AwayStore(RecordingStore):
+    """State: how often it is still away."""
+
+    def __init__(self, log: list[str], times: int) -> None:
+        super().__init__(log)
+        self.times = times
+
+    def run(self, work: Any) -> Any:
+        if self.times:
+            self.times -= 1
+            raise StateAway("the server is away")
+        return super().run(work)
+
+
+async def test_changes_wait_while_the_place_of_their_shard_is_away(log: list[str]) -> None:
+    places = [Absence("here"), Absence("away")]
+    for place in places:
+        place.is_waited_for = True
+    threads = StoreThreads(lambda: 0.0, 1, places)
+    told: list[int] = []
+    threads.failed.tell(lambda shard, _: told.append(shard))
+    away = AwayStore(log, times=10**9)
+    await threads.open(0, lambda: cast("ShardStore", RecordingStore([])))
+    await threads.open(1, lambda: cast("ShardStore", away))
+
+    waiting = threads.change(1, note("waited"))
+    assert await threads.change(0, lambda _: "elsewhere") == "elsewhere"
+    assert not waiting.done()
+    away.times = 0
+
+    assert await waiting == "waited"
+    assert log == ["begin", "waited", "commit"]
+    assert told == []
+    await threads.stop()
+
+
+async def test_nobody_waits_for_a_place_that_is_away_once_the_owner_stops(log: list[str]) -> None:
+    place = Absence("away")
+    place.is_waited_for = True
+    threads = StoreThreads(lambda: 0.0, 1, [place])
+    await threads.open(0, lambda: cast("ShardStore", AwayStore(log, times=10**9)))
+    waiting = threads.change(0, note("lost"))
+    place.is_waited_for = False
+
+    with pytest.raises(LeaseLost, match="the server is away"):
+        await waiting
+    assert log == []
     await threads.stop()

@@ -178,8 +178,8 @@ def test_a_lease_ends_by_the_clock_of_the_store(tmp_path):
         moments.append(Moment("boot", 1009.8))
         assert control.claim_lease(0, "b", 5.0) is None
         moments.append(Moment("boot", 1009.9))
-        assert control.renew_leases("a", {0: 1}, 5.0) == set()
         assert control.claim_lease(0, "b", 5.0) == 2
+        assert control.renew_leases("a", {0: 1}, 5.0) == set()
 
 
 def test_two_directories_have_different_tags(tmp_path):
