@@ -333,6 +333,18 @@ def test_a_server_that_does_not_answer_counts_as_away_and_is_asked_again(
     assert wait_until(lambda: store.open_reader(1, 0) and absence.since is None, 10.0)
 
 
+def test_a_statement_that_reads_a_whole_shard_may_take_its_time(postgres, monkeypatch):
+    monkeypatch.setattr(database, "SILENT_S", 0.2)
+    monkeypatch.setattr(database, "ANSWER_S", 0.5)
+    place = parse_place(postgres.url)
+    patient = database.Database(place, is_patient=True)
+    with contextlib.closing(patient):
+        assert patient.value("SELECT 1 FROM pg_sleep(1)") == 1
+    assert patient.absence.why == ""
+    with contextlib.closing(database.Database(place)) as other, pytest.raises(StateAway):
+        other.value("SELECT 1 FROM pg_sleep(1)")
+
+
 def test_a_commit_in_doubt_is_cleared_up_however_long_the_server_is_away(
     open_store, relay, monkeypatch
 ):

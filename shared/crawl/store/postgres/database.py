@@ -187,10 +187,12 @@ class _Open:
 
 class Database:
     """State: the connections that nobody uses at the moment, room for more, and whether the server
-    is away."""
+    is away. `is_patient`: a statement may take minutes, as those of a check do that read a whole
+    shard, and silence means nothing."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, *, is_patient: bool = False) -> None:
         self.place = place
+        self._is_patient = is_patient
         self.absence = Absence(place.shown)
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._idle: list[Connection] = []
@@ -284,7 +286,8 @@ class Database:
         connection = _Connection.connect(
             self.place.conninfo, autocommit=True, prepare_threshold=None
         )
-        connection.absence = self.absence
+        if not self._is_patient:
+            connection.absence = self.absence
         return connection
 
     def _give_back(self, connection: Connection) -> None:

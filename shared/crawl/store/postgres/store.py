@@ -30,8 +30,8 @@ class PostgresStore:
     can_reshard = False
     what_to_do = ""
 
-    def __init__(self, urls: Sequence[str]) -> None:
-        self.databases = [Database(parse_place(url)) for url in urls]
+    def __init__(self, urls: Sequence[str], *, is_patient: bool = False) -> None:
+        self.databases = [Database(parse_place(url), is_patient=is_patient) for url in urls]
         self.absences = [database.absence for database in self.databases]
 
     def open_control(self) -> PostgresControl:

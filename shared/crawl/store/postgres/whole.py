@@ -146,7 +146,7 @@ class PostgresWhole:
     directory = None
 
     def __init__(self, urls: Sequence[str]) -> None:
-        self._store = PostgresStore(urls)
+        self._store = PostgresStore(urls, is_patient=True)
         self.shown = ", ".join(database.place.shown for database in self._store.databases)
 
     def look(self) -> PostgresTables | None:
