@@ -26,6 +26,7 @@ def test_a_revision_that_is_none_is_named():
         pass
 
 
+@pytest.mark.proof
 async def test_both_checkouts_fetch_in_turns_and_are_compared(tmp_path: Path):
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loadtest", "bench-fetch", "--against", "HEAD", "--rounds", "1"),

@@ -42,6 +42,7 @@ async def test_all_crawl_the_same_web_and_what_it_costs_is_written_down(tmp_path
     assert "5 × Scrapy" in (tmp_path / "crawl.md").read_text()
 
 
+@pytest.mark.proof
 def test_a_profile_names_functions_of_every_process():
     run = measure_crawl(PYTHON_PROFILE.with_pages(100), "ours", 1)
     assert run.error is None

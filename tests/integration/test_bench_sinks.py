@@ -27,6 +27,7 @@ async def bench_sinks(out: Path, *arguments: str) -> dict[str, dict[str, Any]]:
     return {run["side"]: run for run in written["runs"]}
 
 
+@pytest.mark.proof
 async def test_made_up_sinks_are_written_at_once_and_in_turns(tmp_path):
     runs = await bench_sinks(tmp_path, "--cells", MADE_UP.key, "--batches", "2")
     assert set(runs) == set(MADE_UP.sides)

@@ -48,6 +48,7 @@ async def test_a_cell_is_run_on_both_servers_and_written_down(tmp_path):
     assert "<svg" in (tmp_path / "worker.svg").read_text()
 
 
+@pytest.mark.proof
 def test_a_paced_load_is_done_completely(monkeypatch):
     # How fast this machine is at the moment is not the question.
     monkeypatch.setattr(worker_measure, "LEAST_OF_PACE", 0.0)
@@ -58,6 +59,7 @@ def test_a_paced_load_is_done_completely(monkeypatch):
     assert run.values["consumer_cpu_us"] > 0
 
 
+@pytest.mark.proof
 def test_a_profile_names_functions_of_the_worker(monkeypatch):
     monkeypatch.setitem(worker_cells.SERVER_JOBS_PER_S, "broker", 10_000)
     run = measure_worker(ProfileCell(50), "broker", 1)

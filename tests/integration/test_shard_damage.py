@@ -78,7 +78,9 @@ def overwrite(path: Path, how: str) -> None:
             file.write(chance.randbytes(size - first))
 
 
-@pytest.mark.parametrize("how", ["pages", "header", "cut"])
+@pytest.mark.parametrize(
+    "how", ["pages", *(pytest.param(how, marks=pytest.mark.proof) for how in ("header", "cut"))]
+)
 async def test_a_damaged_shard_is_named_and_its_crawls_go_on_when_the_good_file_is_back(
     broker_process: BrokerServer, start_worker: StartWorker, crawling: Crawling, how: str
 ) -> None:
