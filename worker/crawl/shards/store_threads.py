@@ -62,10 +62,7 @@ class StoreThreads:
     each of the places, see `protocol.Store.absences`."""
 
     def __init__(
-        self,
-        patience_s: Callable[[], float],
-        writers: int = 1,
-        places: Sequence[Absence] = (Absence(""),),
+        self, patience_s: Callable[[], float], writers: int, places: Sequence[Absence]
     ) -> None:
         # A shard's store cannot be used: announced before those hear who asked for something of it.
         self.failed: Announcement[[int, StateError]] = Announcement()

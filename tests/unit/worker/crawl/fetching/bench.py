@@ -13,6 +13,7 @@ from manyhands.shared.crawl.exclusions import Exclusions
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.model import Layout, StoredOrigin, StoredRobots, UrlRow
 from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.crawl.store.protocol import ShardStore
@@ -134,7 +135,7 @@ class Bench:
         self.lease_guard = LeaseGuard(LEASE_S)
         self.lease_guard.granted(0, 1, self.lease_guard.now())
         self.requests = OpenRequests(self.lease_guard)
-        self.store = StoreThreads(lambda: 0.0)
+        self.store = StoreThreads(lambda: 0.0, 1, [Absence("")])
         self.slots = Slots(10, ByteBudget(1_000_000))
         self.tasks = AwaitedTasks()
         wakeup = Wakeup()

@@ -13,6 +13,7 @@ from manyhands.shared.crawl.messages import LinksBatch, LinksMessage, ParsedPage
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.model import NewUrl, SeedBatch, Settled
 from manyhands.shared.crawl.store.protocol import ShardReader, ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_reader, open_shard
@@ -53,7 +54,7 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThreads(lambda: 0.05)
+        self.store = StoreThreads(lambda: 0.05, 1, [Absence("")])
         self.crawls = LiveCrawls()
         self.owned: dict[int, object] = {0: None, 1: None}
         self.told: list[tuple[int, list[str]]] = []

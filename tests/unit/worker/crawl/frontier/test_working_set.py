@@ -18,6 +18,7 @@ from manyhands.shared.crawl.exclusions import Exclusions
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.model import (
     ClaimedUrl,
     NewUrl,
@@ -101,7 +102,7 @@ class Bench:
     def __init__(self, directory: Path, connections: int) -> None:
         self.directory = directory
         self.patience_s = 0.05
-        self.store = StoreThreads(lambda: self.patience_s)
+        self.store = StoreThreads(lambda: self.patience_s, 1, [Absence("")])
         self.failures: list[Exception] = []
         politeness = PolitenessSpec(delay_s=0, connections_per_host=connections)
         spec = CrawlSpec(contact="me@example.org", politeness=politeness)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.model import ClaimedUrl, LeaseLost
 from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.crawl.store.protocol import ShardStore
@@ -28,7 +29,7 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThreads(lambda: 0.05)
+        self.store = StoreThreads(lambda: 0.05, 1, [Absence("")])
         self.shard = OwnedShard(0, 1)
         self.failed: list[tuple[OwnedShard, Exception]] = []
         self.settling = Settling(self.store, self._store_failed)

@@ -50,7 +50,7 @@ def stored(log: list[str]) -> RecordingStore:
 
 @pytest.fixture
 async def thread(stored: RecordingStore) -> AsyncIterator[StoreThreads]:
-    thread = StoreThreads(lambda: 0.05)
+    thread = StoreThreads(lambda: 0.05, 1, [Absence("")])
     await thread.open(7, lambda: cast("ShardStore", stored))
     yield thread
     await thread.stop()
@@ -220,7 +220,7 @@ async def test_items_of_calls_that_wait_for_the_same_transaction_go_in_one_call(
 
 
 async def test_patience_can_be_lost_before_its_time(log: list[str], stored: RecordingStore) -> None:
-    thread = StoreThreads(lambda: 3600.0)
+    thread = StoreThreads(lambda: 3600.0, 1, [Absence("")])
     await thread.open(7, lambda: cast("ShardStore", stored))
     patient = thread.change_some_time(7, note("patient"))
     thread.lose_patience()
@@ -249,7 +249,7 @@ async def test_a_file_that_cannot_be_used_is_told_of_and_ends_as_a_lost_lease(
 
 async def test_shards_are_written_side_by_side(log: list[str]) -> None:
     writers = 3
-    threads = StoreThreads(lambda: 0.0, writers)
+    threads = StoreThreads(lambda: 0.0, writers, [Absence("")])
     for shard in range(writers):
         await threads.open(shard, lambda: cast("ShardStore", RecordingStore([])))
     # Passed only if all of them are in a transaction at once.
