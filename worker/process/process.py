@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 
 from manyhands.shared.crawl.claim import are_fetch_queues
+from manyhands.shared.crawl.store.errors import StateAway
 from manyhands.shared.crawl.store.opening import tag_of
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.faktory.dialer import Dialer
@@ -61,6 +62,7 @@ THREAD_NAME = "handler"
 # Kept of the shutdown time-out for putting back and for the last answers.
 REPORTING_TIME_S = 4.0
 READY_LOOK_S = 0.05
+STATE_LOOK_S = 1.0
 STDERR = 2
 
 
@@ -285,12 +287,9 @@ class WorkerProcess:
     async def _tell_ready(self) -> None:
         while not self.source.lanes.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
             await asyncio.sleep(READY_LOOK_S)
-        store = ""
-        if self._state and self._fetch_stages():
-            store = await asyncio.to_thread(tag_of, self._state)
         self._link.tell(
             Ready(
-                store=store,
+                store=await self._store_tag() if self._state and self._fetch_stages() else "",
                 left_out=self._left_out,
                 stages=[
                     StageReport(
@@ -304,6 +303,18 @@ class WorkerProcess:
                 ],
             )
         )
+
+    async def _store_tag(self) -> str:
+        """Waits while the store is away: until then nobody knows whose fetch.NN are."""
+        has_said = False
+        while True:
+            try:
+                return await asyncio.to_thread(tag_of, self._state)
+            except StateAway as error:
+                if not has_said:
+                    has_said = True
+                    self._log.warning("waiting for the crawls' state", reason=str(error))
+            await asyncio.sleep(STATE_LOOK_S)
 
     def _fetch_stages(self) -> list[StageLanes]:
         return [stage for stage in self.source.stages if are_fetch_queues(stage.queues)]
