@@ -21,7 +21,7 @@ from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.errors import StateAway, StateError
-from manyhands.shared.crawl.store.model import LeaseLost, Settled
+from manyhands.shared.crawl.store.model import LeaseLost, NewCrawl, Settled
 from manyhands.shared.crawl.store.postgres import database
 from manyhands.shared.crawl.store.postgres.place import parse_place
 from manyhands.shared.crawl.store.postgres.store import PostgresStore
@@ -193,17 +193,17 @@ def test_an_answer_that_is_lost_to_a_takeover_is_the_next_owners_affair(open_sto
 def test_a_crawl_without_a_key_is_created_once_whatever_is_lost(open_store, relay, fault):
     control = open_store(relay.port).open_control()
     relay.fault = fault
-    crawl, is_new = control.create_crawl(SPEC, NOW, None, b"f")
+    crawl, is_new = control.create_crawl(NewCrawl(SPEC, None, b"f"), NOW)
     assert (relay.faults, is_new) == (1, True)
     assert [one.id for one in control.live_crawls()] == [crawl.id]
-    other, is_new = control.create_crawl(SPEC, NOW, None, b"f")
+    other, is_new = control.create_crawl(NewCrawl(SPEC, None, b"f"), NOW)
     assert is_new
     assert other.id != crawl.id
 
 
 def test_pages_whose_grant_or_return_is_in_doubt_are_never_too_many(open_store, relay):
     control = open_store(relay.port).open_control()
-    crawl, _ = control.create_crawl(SPEC, NOW, None, b"f")
+    crawl, _ = control.create_crawl(NewCrawl(SPEC, None, b"f"), NOW)
     assert control.grant_pages(crawl.id, "a", 6, 10) == 6
     relay.fault = Fault.ANSWER_LOST
     assert control.grant_pages(crawl.id, "a", 2, 10) == 0
@@ -296,6 +296,8 @@ def test_an_owner_that_was_stopped_in_a_transaction_has_lost_it(postgres, schema
 
 def test_a_server_that_was_killed_is_found_again(postgres, open_store, monkeypatch):
     monkeypatch.setattr(database, "RECONNECT_S", 0.2)
+    # Nobody asks again sooner, and the server may be back within the second that this is.
+    monkeypatch.setattr(database, "LONGEST_WAIT_S", 0.01)
     store = open_store()
     shard = store.open_shard(1, 0, 1, NOW)
     shard.run(Work(shard))
