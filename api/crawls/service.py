@@ -42,6 +42,7 @@ from manyhands.shared.crawl.store.model import (
     DomainRule,
     KeyConflict,
     Layout,
+    NewCrawl,
     StoredOrigin,
     UrlRow,
 )
@@ -72,19 +73,23 @@ class CrawlService:
     async def start(
         self, request: CrawlRequest, seeds: Sequence[Seed], idempotency_key: str | None
     ) -> tuple[Crawl, bool]:
-        """The crawl, and whether it is new. An earlier request with the same key that was cut short
-        is completed here: seeds stored twice are taken once."""
+        """The crawl, and whether it is new: with its seeds, or not at all. What a request with the
+        same key has begun and not ended is ended here: seeds stored twice are taken once."""
         spec = request.spec()
+        has_all_seeds = spec.seed_file is None and not request.more_seeds
         await self._store.aside(partial(check_files, self._files, spec))
 
         def create(control: ControlStore) -> tuple[Crawl, bool]:
-            crawl, is_new = control.create_crawl(
-                spec, clock.now(), idempotency_key, request.fingerprint()
+            new = NewCrawl(
+                *(spec, idempotency_key, request.fingerprint()),
+                self._by_shard(control, seeds),
+                has_all_seeds,
             )
-            if crawl.has_all_seeds or crawl.state is not CrawlState.STARTING:
+            crawl, is_new = control.create_crawl(new, clock.now())
+            if is_new or crawl.has_all_seeds or crawl.state is not CrawlState.STARTING:
                 return crawl, is_new
             self._add(control, crawl.id, seeds)
-            if spec.seed_file is None and not request.more_seeds:
+            if has_all_seeds:
                 control.all_seeds_added(crawl.id)
             return crawl, is_new
 
@@ -145,8 +150,11 @@ class CrawlService:
 
     def _add(self, control: ControlStore, crawl: int, seeds: Sequence[Seed]) -> None:
         if seeds:
-            # The layout at this moment: it may have changed since the request came.
-            control.add_seeds(crawl, by_shard(seeds, self._store.layout(control).shards))
+            control.add_seeds(crawl, self._by_shard(control, seeds))
+
+    def _by_shard(self, control: ControlStore, seeds: Sequence[Seed]) -> dict[int, list[str]]:
+        """By the layout at this moment: it may have changed since the request came."""
+        return by_shard(seeds, self._store.layout(control).shards)
 
     # Looks
 

@@ -50,11 +50,7 @@ class Faults:
 
     def open_requests(self) -> int:
         """Those that the web had not answered, all faults together."""
-        return sum(
-            visit.arrived_ns <= at_ns <= visit.ended_ns
-            for visit in self._crawling.web.ledger()
-            for at_ns in self._at_ns
-        )
+        return sum(map(self._crawling.answering_at, self._at_ns))
 
 
 async def assert_ends_whole(crawling: Crawling, crawl: int, faults: Faults, record: Record) -> None:

@@ -198,6 +198,7 @@ async def test_a_long_crawl_whose_owners_are_killed_again_and_again(
         record_property("owners killed", CRAWL_KILLS)
         record_property("fetched twice", repeats.total())
         record_property("most at one fault", max(repeats.values(), default=0))
+        record_property("open at the faults", sum(map(crawling.answering_at, faults_ns)))
         assert repeats[None] == 0
         assert max(repeats.values()) <= in_flight_at_most(SLOTS)
         crawling.close()

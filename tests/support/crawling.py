@@ -14,7 +14,7 @@ from loadtest.web.politeness import NS, Verdict, Visit, judge
 from loadtest.web.synthetic_web import SyntheticWeb
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import Crawl
+from manyhands.shared.crawl.store.model import Crawl, NewCrawl
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.sqlite.one_host import HostBeats
 from manyhands.shared.settings import CrawlSettings
@@ -78,7 +78,7 @@ class Crawls:
             limits=limits or LimitSpec(),
             politeness=PolitenessSpec(delay_s=delay_s),
         )
-        crawl, _ = self.control.create_crawl(spec, time.time(), None, b"")
+        crawl, _ = self.control.create_crawl(NewCrawl(spec), time.time())
         by_shard: dict[int, list[str]] = {}
         for url in seeds or self.seeds:
             by_shard.setdefault(shard_of_url(url, self.shards), []).append(url)
@@ -149,6 +149,10 @@ class Crawling(Crawls):
             for visit in self._pages()
             if visit.arrived_ns <= fault_ns <= visit.ended_ns + STORED_WITHIN_S * NS
         }
+
+    def answering_at(self, fault_ns: int) -> int:
+        """How many pages were being answered at that moment of the origin's clock."""
+        return sum(visit.arrived_ns <= fault_ns <= visit.ended_ns for visit in self._pages())
 
     def repeats_at(self, faults_ns: Sequence[int]) -> Counter[int | None]:
         """How many pages were asked for before and after each of these moments; None: of those for

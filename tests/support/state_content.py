@@ -9,7 +9,7 @@ import orjson
 
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import NewUrl, Settled, StoredRobots
+from manyhands.shared.crawl.store.model import NewCrawl, NewUrl, Settled, StoredRobots
 from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ShardStore
@@ -44,7 +44,7 @@ def fill(place: Path | str, shards: int, pages: int = 5) -> None:
     ):
         generation = control.layout(shards).generation
         for _ in CRAWLS:
-            crawl, _ = control.create_crawl(CrawlSpec(contact="me@example.org"), NOW, None, b"")
+            crawl, _ = control.create_crawl(NewCrawl(CrawlSpec(contact="me@example.org")), NOW)
         seeds: defaultdict[int, list[str]] = defaultdict(list)
         for domain in DOMAINS:
             seeds[shard_of_domain(domain, shards)].append(f"http://www.{domain}/late")

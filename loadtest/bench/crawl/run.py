@@ -26,6 +26,7 @@ from loadtest.web.politeness import judge
 from loadtest.web.synthetic_web import SyntheticWeb
 from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.model import NewCrawl
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ControlStore, ShardReaders
 from manyhands.shared.settings import CrawlSettings
@@ -116,7 +117,7 @@ class CrawlService:
             scope=ScopeSpec(max_depth=MOST_DEPTH),
             politeness=PolitenessSpec(delay_s=0.0),
         )
-        crawl, _ = self.control.create_crawl(spec, time.time(), None, b"")
+        crawl, _ = self.control.create_crawl(NewCrawl(spec), time.time())
         by_shard: dict[int, list[str]] = {}
         for url in web.seeds:
             by_shard.setdefault(shard_of_url(url, self.shards), []).append(url)

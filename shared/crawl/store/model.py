@@ -4,8 +4,9 @@ Times are those of `store.clock.now`, which outlive a restart. Leases are the ex
 `protocol.ControlStore`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import NamedTuple
 
 from manyhands.shared.crawl.cuts import CUT_COUNTERS
@@ -222,6 +223,17 @@ class LastOwner(NamedTuple):
 
     epoch: int
     longest_fetch_s: float | None
+
+
+class NewCrawl(NamedTuple):
+    """A crawl that is asked for, with its first seeds by shard; `has_all_seeds`: no more will come.
+    The fingerprint tells two requests with one idempotency key apart."""
+
+    spec: CrawlSpec
+    idempotency_key: str | None = None
+    fingerprint: bytes = b""
+    seeds: Mapping[int, Sequence[str]] = MappingProxyType({})
+    has_all_seeds: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -9,7 +9,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
 
-from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.errors import StateError
@@ -24,6 +23,7 @@ from manyhands.shared.crawl.store.model import (
     Layout,
     Lease,
     Member,
+    NewCrawl,
     NewUrl,
     Outgoing,
     Purge,
@@ -139,7 +139,8 @@ class ShardStore(ShardReader, Protocol):
         to `pages` and `bytes` if they have a status that is no redirect, and PARSING does."""
 
     def parsed(self, crawl: int, keys: Sequence[bytes], now: float) -> list[int]:
-        """PARSING or CLAIMED becomes DONE; the places of those that were in one of these."""
+        """PARSING, CLAIMED or QUEUED becomes DONE; the places of those that were in one of these.
+        A page that was fetched for an owner that died is queued again until its parse answers."""
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         """Queue again what has been PARSING since before then, with one more attempt; fail it
@@ -234,12 +235,10 @@ class ControlStore(Protocol):
     def version(self) -> int:
         """Grows with every change of crawls, rules, seeds and purges: what to look at often."""
 
-    def create_crawl(
-        self, spec: CrawlSpec, now: float, idempotency_key: str | None, fingerprint: bytes
-    ) -> tuple[Crawl, bool]:
-        """The crawl, and whether it is new: one, also if the store was lost before it answered. A
-        key that was used with the same fingerprint gives that crawl; with another one
-        KeyConflict."""
+    def create_crawl(self, new: NewCrawl, now: float) -> tuple[Crawl, bool]:
+        """The crawl with its first seeds, and whether it is new: one, also if the store was lost
+        before it answered. A key that was used with the same fingerprint gives that crawl, as it
+        is; with another one KeyConflict."""
 
     def crawl(self, crawl: int) -> Crawl:
         """Raises NoSuchCrawl."""

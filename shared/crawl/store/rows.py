@@ -123,8 +123,10 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
 
     def write_settled(self, rows: Sequence[SettledRow], now: float) -> None: ...
 
-    def of_keys(self, crawl: int, keys: Sequence[bytes]) -> list[tuple[int, int, int, int, int]]:
-        """Place among the keys, id, state, origin, epoch."""
+    def of_keys(
+        self, crawl: int, keys: Sequence[bytes]
+    ) -> list[tuple[int, int, int, int, int, str]]:
+        """Place among the keys, id, state, origin, epoch, reason."""
 
     def mark_done(self, ids: Sequence[int], now: float) -> None: ...
 

@@ -205,13 +205,16 @@ class Shard:
             raise ValueError(f"a key has {KEY_BYTES} bytes")
         done: dict[int, int] = {}
         settled: list[SettledRow] = []
-        for place, number, state, origin, epoch in self._rows.of_keys(crawl, keys):
-            if state not in (UrlState.PARSING, UrlState.CLAIMED) or number in done:
+        for place, number, state, origin, epoch, reason in self._rows.of_keys(crawl, keys):
+            if not UrlState(state).is_pending or number in done:
                 continue
             done[number] = place
             self._tally.move(crawl, origin, UrlState(state), UrlState.DONE)
-            if state == UrlState.CLAIMED:
+            was_lost = state == UrlState.QUEUED and reason == LOST
+            if state != UrlState.PARSING and not was_lost:
+                # What is PARSING was counted then, and so was what seemed lost there.
                 self._tally.count(crawl, "pages", 1)
+            if state == UrlState.CLAIMED:
                 one = self._parsing.pop(number, None) if epoch == self._epoch else None
                 if one is not None:
                     self._tally.count(crawl, "bytes", one.size)

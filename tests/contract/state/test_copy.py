@@ -10,7 +10,7 @@ import pytest
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.errors import StateBusy, StateError
-from manyhands.shared.crawl.store.model import DomainRule, KeyConflict, Member
+from manyhands.shared.crawl.store.model import DomainRule, KeyConflict, Member, NewCrawl
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.crawl.store.whole import copying, old_shard
@@ -51,7 +51,7 @@ def filled(place: str) -> str:
             control.order_purge(shard_of_domain(domain, SHARDS), 1, domain)
         assert control.grant_pages(1, "a member", 30, 100) == 30
         control.note(1, "something happened", NOW)
-        control.create_crawl(CrawlSpec(contact="me@example.org"), NOW, "a key", b"print")
+        control.create_crawl(NewCrawl(CrawlSpec(contact="me@example.org"), "a key", b"print"), NOW)
     return place
 
 
@@ -93,8 +93,8 @@ def test_everything_goes_along(new_place: NewPlace, kind: str, other: str) -> No
         # A message of the old layout must not be taken for one of the new.
         assert (layout.generation > generation, layout.shards, layout.most_ever) == (True, 5, 5)
         with pytest.raises(KeyConflict):
-            new.create_crawl(CrawlSpec(contact="me@example.org"), NOW, "a key", b"other")
-        crawl, _ = new.create_crawl(CrawlSpec(contact="me@example.org"), NOW, None, b"")
+            new.create_crawl(NewCrawl(CrawlSpec(contact="me@example.org"), "a key", b"other"), NOW)
+        crawl, _ = new.create_crawl(NewCrawl(CrawlSpec(contact="me@example.org")), NOW)
         assert crawl.id == 4
         in_flight = 0
         for number in (1, 2):
@@ -187,7 +187,7 @@ def test_nobody_goes_on_with_what_was_copied(new_place: NewPlace, kind: str) -> 
             content(source)
         # Such as an API that was not stopped: what it took would be lost.
         with pytest.raises(StateError, match="copied to another place and go on there"):
-            opened_before.create_crawl(CrawlSpec(contact="me@example.org"), NOW, None, b"")
+            opened_before.create_crawl(NewCrawl(CrawlSpec(contact="me@example.org")), NOW)
         assert opened_before.claim_lease(0, "an owner", 5.0) is None
     with pytest.raises(StateError, match="copied to another place and go on there"):
         copied(source, new_place("sqlite"))

@@ -6,7 +6,7 @@ import pytest
 
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import DomainRule, KeyConflict, NoSuchCrawl
+from manyhands.shared.crawl.store.model import DomainRule, KeyConflict, NewCrawl, NoSuchCrawl
 from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
 from tests.contract.state.helpers import NOW
@@ -16,18 +16,36 @@ SPEC = CrawlSpec(contact="me@example.org", limits=LimitSpec(pages=9), labels={"t
 
 
 def create(control: ControlStore, key: str | None = None, fingerprint: bytes = b"f") -> int:
-    crawl, _ = control.create_crawl(SPEC, NOW, key, fingerprint)
+    crawl, _ = control.create_crawl(NewCrawl(SPEC, key, fingerprint), NOW)
     return crawl.id
 
 
 def test_a_crawl_is_kept_as_it_was_asked_for(stores, control):
-    crawl, is_new = control.create_crawl(SPEC, NOW, None, b"f")
+    crawl, is_new = control.create_crawl(NewCrawl(SPEC, None, b"f"), NOW)
     assert is_new
     assert crawl.spec == SPEC
     assert (crawl.state, crawl.ends_as, crawl.reason) == (CrawlState.STARTING, None, "")
     assert (crawl.created_at, crawl.started_at, crawl.ended_at) == (NOW, None, None)
     assert (crawl.has_all_seeds, crawl.seed_file_lines) == (False, 0)
     assert stores.control().crawl(crawl.id) == crawl
+
+
+def test_a_crawl_comes_with_its_first_seeds_and_once(control):
+    seeds = {0: ["http://a.com/"], 3: ["http://b.org/", "http://b.org/2"]}
+    crawl, _ = control.create_crawl(NewCrawl(SPEC, "key", b"f", seeds, has_all_seeds=True), NOW)
+    again, is_new = control.create_crawl(
+        NewCrawl(SPEC, "key", b"f", seeds, has_all_seeds=True), NOW
+    )
+    assert (again, is_new) == (crawl, False)
+    assert crawl.has_all_seeds
+    assert [batch.urls for shard in seeds for batch in control.seeds(shard, 9)] == [*seeds.values()]
+    assert control.shards_with_orders() == seeds.keys()
+
+
+def test_a_crawl_whose_seeds_cannot_be_stored_is_not_there(control):
+    with pytest.raises(TypeError):
+        control.create_crawl(NewCrawl(SPEC, None, b"f", {0: [object()]}), NOW)  # type: ignore[list-item]
+    assert control.crawls(0, 9, max_bytes=MUCH) == []
 
 
 def test_a_store_has_a_tag_that_stays(stores, control):
@@ -48,7 +66,7 @@ def test_a_crawl_that_is_not_there_is_said_to_be_missing(control):
 
 def test_a_key_that_comes_again_gives_the_same_crawl(control):
     first = create(control, "key")
-    again, is_new = control.create_crawl(SPEC, NOW + 5, "key", b"f")
+    again, is_new = control.create_crawl(NewCrawl(SPEC, "key", b"f"), NOW + 5)
     assert (again.id, again.created_at, is_new) == (first, NOW, False)
     assert create(control, "other") != first
     assert create(control) != create(control)
@@ -57,7 +75,7 @@ def test_a_key_that_comes_again_gives_the_same_crawl(control):
 def test_a_key_that_comes_with_another_request_is_refused(control):
     create(control, "key")
     with pytest.raises(KeyConflict):
-        control.create_crawl(SPEC, NOW, "key", b"other")
+        control.create_crawl(NewCrawl(SPEC, "key", b"other"), NOW)
 
 
 def test_crawls_are_listed_newest_first(control):
@@ -77,7 +95,7 @@ def test_crawls_are_listed_newest_first(control):
 
 def test_a_listing_ends_where_it_would_be_too_large_or_after_one_that_is(control):
     large = SPEC.model_copy(update={"labels": {"much": "x" * 1000}})
-    ids = [control.create_crawl(large, NOW, None, b"f")[0].id for _ in range(4)]
+    ids = [control.create_crawl(NewCrawl(large, None, b"f"), NOW)[0].id for _ in range(4)]
     assert [crawl.id for crawl in control.crawls(0, 9, max_bytes=3500)] == [ids[3], ids[2]]
     assert [crawl.id for crawl in control.crawls(ids[2], 9, max_bytes=500)] == [ids[1]]
     assert [crawl.id for crawl in control.crawls(0, 9, max_bytes=0)] == [ids[3]]

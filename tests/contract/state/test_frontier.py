@@ -434,8 +434,10 @@ def test_a_page_of_an_older_claim_is_done_without_what_it_was_told_of_now(shard)
     with shard.transaction():
         shard.settle([Settled(one.id, QUEUED)], NOW)
         shard.settle([Settled(one.id, PARSING, 200, size=10)], NOW)
-        assert shard.parsed(CRAWL, [one.key], NOW) == []
-    assert state_counts(shard) == {QUEUED: 1}
+        assert shard.parsed(CRAWL, [one.key], NOW) == [0]
+    assert state_counts(shard) == {DONE: 1}
+    [row] = shard.urls(CRAWL, DONE, 0, 10)
+    assert row.status == 0
 
 
 def test_a_parse_that_is_quicker_than_the_owner_costs_no_page(shard):
@@ -450,11 +452,29 @@ def test_a_parse_that_is_quicker_than_the_owner_costs_no_page(shard):
     assert row.status == 200
 
 
-def test_what_waits_is_not_done_by_a_late_parse(shard):
-    admit(shard, pages(1))
+def test_a_page_of_an_owner_that_died_is_done_when_its_parse_answers(stores):
+    first = stores.shard(1)
+    [one, _] = admit_and_claim(first, 2)
+    heir = stores.shard(2)
+    assert state_counts(heir) == {QUEUED: 2}
+    with heir.transaction():
+        assert heir.parsed(CRAWL, [one.key], NOW) == [0]
+    assert state_counts(heir) == {DONE: 1, QUEUED: 1}
+    assert waiting(heir) == {SITE: 1}
+    assert heir.counters(CRAWL)["pages"] == 1
+
+
+def test_a_parse_that_answers_after_its_page_seemed_lost_is_one_page(shard):
+    [one] = admit_and_claim(shard, 1)
+    settle(shard, Settled(one.id, PARSING, 200, size=10))
     with shard.transaction():
-        assert shard.parsed(CRAWL, [pages(1)[0].key], NOW) == []
-    assert state_counts(shard) == {QUEUED: 1}
+        assert shard.readmit(NOW + 1, NOW, 3, 10) == 1
+    with shard.transaction():
+        assert shard.parsed(CRAWL, [one.key], NOW) == [0]
+    assert state_counts(shard) == {DONE: 1}
+    assert shard.counters(CRAWL)["pages"] == 1
+    [row] = shard.urls(CRAWL, DONE, 0, 10)
+    assert row.reason == ""
 
 
 def test_what_is_lost_in_parsing_is_queued_again_and_fails_in_the_end(shard):

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import orjson
 
-from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.control_words import (
@@ -32,6 +31,7 @@ from manyhands.shared.crawl.store.model import (
     Lease,
     LeaseLost,
     Member,
+    NewCrawl,
     NoSuchCrawl,
     Purge,
     SeedBatch,
@@ -199,17 +199,15 @@ class PostgresControl:
     def version(self) -> int:
         return int(self._rows("SELECT value FROM @facts WHERE name = 'version'")[0][0])
 
-    def create_crawl(
-        self, spec: CrawlSpec, now: float, idempotency_key: str | None, fingerprint: bytes
-    ) -> tuple[Crawl, bool]:
+    def create_crawl(self, new: NewCrawl, now: float) -> tuple[Crawl, bool]:
         # A key of its own: after a COMMIT that was not answered, it shows what became of it.
-        key = idempotency_key or secrets.token_hex(16)
+        key = new.idempotency_key or secrets.token_hex(16)
         is_in_doubt = False
 
         def create() -> tuple[Crawl, bool]:
             nonlocal is_in_doubt
             try:
-                crawl, is_new = self._create_crawl(spec, now, key, fingerprint)
+                crawl, is_new = self._create_crawl(new, key, now)
             except CommitInDoubt:
                 is_in_doubt = True
                 raise
@@ -217,28 +215,28 @@ class PostgresControl:
 
         return self._repeated_when_lost(create)
 
-    def _create_crawl(
-        self, spec: CrawlSpec, now: float, key: str, fingerprint: bytes
-    ) -> tuple[Crawl, bool]:
+    def _create_crawl(self, new: NewCrawl, key: str, now: float) -> tuple[Crawl, bool]:
         with self._changing(is_version=False) as session:
             rows = session.rows(
                 self._sql("SELECT id, fingerprint FROM @crawls WHERE idempotency_key = %s"), (key,)
             )
-            if rows and rows[0][1] != fingerprint:
+            if rows and rows[0][1] != new.fingerprint:
                 raise KeyConflict("the idempotency key was used for a different crawl")
             if rows:
                 return self._crawl(session, rows[0][0]), False
             self._bump_version(session)
             [(number,)] = session.changed(
                 self._sql(
-                    "INSERT INTO @crawls (spec, state, created_at, idempotency_key, fingerprint)"
-                    " VALUES (%s, %s, %s, %s, %s) RETURNING id"
+                    "INSERT INTO @crawls"
+                    " (spec, state, created_at, idempotency_key, fingerprint, has_all_seeds)"
+                    " VALUES (%s, %s, %s, %s, %s, %s) RETURNING id"
                 ),
                 (
-                    *(spec.model_dump_json(), CrawlState.STARTING.value, now),
-                    *(key, fingerprint),
+                    *(new.spec.model_dump_json(), CrawlState.STARTING.value, now),
+                    *(key, new.fingerprint, new.has_all_seeds),
                 ),
             )
+            self._add_seeds(session, number, new.seeds)
             return self._crawl(session, number), True
 
     def crawl(self, crawl: int) -> Crawl:

@@ -84,13 +84,16 @@ _DUE_AT = (
     f" AND {IS_QUEUED} ORDER BY not_before, id LIMIT 1) AS found GROUP BY asked.origin"
 )
 _OF_KEYS = (
-    "SELECT wanted.place - 1, urls.id, urls.state, urls.origin, urls.epoch"
+    "SELECT wanted.place - 1, urls.id, urls.state, urls.origin, urls.epoch, urls.reason"
     " FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (key, place)"
     " CROSS JOIN LATERAL"
     " (SELECT url FROM @seen WHERE crawl = %s AND key = wanted.key LIMIT 1) AS seen"
     " JOIN @urls AS urls ON urls.id = seen.url ORDER BY wanted.place"
 )
-_DONE = f"UPDATE @urls SET state = {UrlState.DONE:d}, updated_at = %s WHERE id = ANY(%s::bigint[])"
+_DONE = (
+    f"UPDATE @urls SET state = {UrlState.DONE:d}, reason = '', updated_at = %s"
+    " WHERE id = ANY(%s::bigint[])"
+)
 _PARSING_SINCE = (
     f"SELECT id, origin, attempts, url FROM @urls WHERE crawl = %s"
     f" AND state = {UrlState.PARSING:d} AND {IS_LISTED} AND updated_at < %s LIMIT %s"
@@ -255,10 +258,13 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
             ),
         )
 
-    def of_keys(self, crawl: int, keys: Sequence[bytes]) -> list[tuple[int, int, int, int, int]]:
+    def of_keys(
+        self, crawl: int, keys: Sequence[bytes]
+    ) -> list[tuple[int, int, int, int, int, str]]:
         rows = self._rows(_OF_KEYS, (uuids(keys), crawl))
         return [
-            (place, number, state, origin, epoch) for place, number, state, origin, epoch in rows
+            (place, number, state, origin, epoch, reason)
+            for place, number, state, origin, epoch, reason in rows
         ]
 
     def mark_done(self, ids: Sequence[int], now: float) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.clock import Moment, moment
 from manyhands.shared.crawl.store.control_words import (
@@ -25,6 +24,7 @@ from manyhands.shared.crawl.store.model import (
     Lease,
     LeaseLost,
     Member,
+    NewCrawl,
     NoSuchCrawl,
     Purge,
     SeedBatch,
@@ -151,19 +151,22 @@ class SqliteControl:
     def version(self) -> int:
         return int(self._database.value("SELECT value FROM facts WHERE name = 'version'"))
 
-    def create_crawl(
-        self, spec: CrawlSpec, now: float, idempotency_key: str | None, fingerprint: bytes
-    ) -> tuple[Crawl, bool]:
+    def create_crawl(self, new: NewCrawl, now: float) -> tuple[Crawl, bool]:
         with self._database.transaction():
-            known = self._crawl_of_key(idempotency_key, fingerprint)
+            known = self._crawl_of_key(new.idempotency_key, new.fingerprint)
             if known is not None:
                 return known, False
             self._bump_version()
             number = self._database.value(
-                "INSERT INTO crawls (spec, state, created_at, idempotency_key, fingerprint)"
-                " VALUES (?, ?, ?, ?, ?) RETURNING id",
-                (spec.model_dump_json(), CrawlState.STARTING, now, idempotency_key, fingerprint),
+                "INSERT INTO crawls"
+                " (spec, state, created_at, idempotency_key, fingerprint, has_all_seeds)"
+                " VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
+                (
+                    *(new.spec.model_dump_json(), CrawlState.STARTING, now),
+                    *(new.idempotency_key, new.fingerprint, new.has_all_seeds),
+                ),
             )
+            self._add_seeds(number, new.seeds)
         return self.crawl(number), True
 
     def crawl(self, crawl: int) -> Crawl:

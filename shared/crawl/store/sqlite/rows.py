@@ -83,13 +83,13 @@ _DUE_AT = (
 )
 _OF_KEYS = (
     "SELECT json_group_array(json_array("
-    " wanted.value, urls.id, urls.state, urls.origin, urls.epoch))"
+    " wanted.value, urls.id, urls.state, urls.origin, urls.epoch, urls.reason))"
     " FROM json_each(?1) AS wanted CROSS JOIN seen CROSS JOIN urls"
     f" WHERE seen.crawl = ?2 AND seen.key = substr(?3, wanted.value * {KEY_BYTES} + 1, {KEY_BYTES})"
     " AND urls.id = seen.url"
 )
 _DONE = (
-    f"UPDATE urls SET state = {UrlState.DONE:d}, updated_at = ?"
+    f"UPDATE urls SET state = {UrlState.DONE:d}, reason = '', updated_at = ?"
     " WHERE id IN (SELECT value FROM json_each(?))"
 )
 _PARSING_SINCE = (
@@ -249,7 +249,9 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
     def write_settled(self, rows: Sequence[SettledRow], now: float) -> None:
         self._database.run(_SETTLE, (to_json(rows), now))
 
-    def of_keys(self, crawl: int, keys: Sequence[bytes]) -> list[tuple[int, int, int, int, int]]:
+    def of_keys(
+        self, crawl: int, keys: Sequence[bytes]
+    ) -> list[tuple[int, int, int, int, int, str]]:
         return self._database.listed(
             _OF_KEYS, (to_json(list(range(len(keys)))), crawl, b"".join(keys))
         )

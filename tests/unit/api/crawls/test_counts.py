@@ -9,6 +9,7 @@ import pytest
 from manyhands.api.crawls.counts import CrawlCounts
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.model import NewCrawl
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
 from manyhands.shared.crawl.store.sqlite.directory import open_control
 
@@ -23,7 +24,7 @@ def control(tmp_path: Path) -> Iterator[SqliteControl]:
 
 
 def add(control: SqliteControl, state: CrawlState) -> int:
-    crawl, _ = control.create_crawl(SPEC, 1.0, None, b"")
+    crawl, _ = control.create_crawl(NewCrawl(SPEC), 1.0)
     change(control, crawl.id, state)
     return crawl.id
 

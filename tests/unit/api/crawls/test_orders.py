@@ -11,6 +11,7 @@ from manyhands.api.crawls.orders import MOST_TRIES, CrawlAction, carry_out
 from manyhands.api.problems import Problem
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
+from manyhands.shared.crawl.store.model import NewCrawl
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
 from manyhands.shared.crawl.store.sqlite.directory import open_control
 
@@ -25,7 +26,7 @@ def control(tmp_path: Path) -> Iterator[SqliteControl]:
 
 @pytest.fixture
 def crawl(control: SqliteControl) -> int:
-    return control.create_crawl(CrawlSpec(contact="me@example.org"), 1.0, None, b"")[0].id
+    return control.create_crawl(NewCrawl(CrawlSpec(contact="me@example.org")), 1.0)[0].id
 
 
 class Changed:
