@@ -39,7 +39,9 @@ format: $(VENV)/.installed ## Format and sort imports
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-test: check setup ## Everything: check, then the tests against real servers
+# The servers are built beside the checks: much of either waits for a network or for one processor.
+test: $(VENV)/.installed ## Everything: check, then the tests against real servers
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=line lint unit setup
 	$(PY) -m tests
 
 audit: $(VENV)/.installed ## Known vulnerabilities of the locked packages, where PyPI can be asked

@@ -69,12 +69,11 @@ def main() -> int:
         # Not an error: some files have no test of one kind.
         nothing = pytest.ExitCode.NO_TESTS_COLLECTED
         return max((code for code in codes if code != nothing), default=nothing)
-    # The longest first, so that none of them is what all others wait for at the end.
     levels = ["tests/acceptance", "tests/integration", "tests/contract"]
     failures = Failures()
     code = pytest.main(
         [
-            *(*levels, "-q", "-m", "not proof"),
+            *(*levels, "-q", "-m", "not proof", "-p", "tests.spread"),
             *("-n", PROCESSES, "--dist", "worksteal", "--timeout", TIMEOUT_S),
         ],
         plugins=[failures],

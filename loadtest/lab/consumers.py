@@ -70,14 +70,17 @@ def build_go_peer() -> Path:
     return build_go(CACHE / "go" / "peer", PEERS / "go")
 
 
-def build_rust_peer() -> Path:
-    """Build loadtest/peers/rust and return the program; a second call is quick."""
+def build_rust_peer(*, is_optimised: bool) -> Path:
+    """Build loadtest/peers/rust and return the program; a second call is quick. Optimising takes
+    the compiler minutes, which only a measurement is worth."""
     cargo = shutil.which("cargo")
     if cargo is None:
         raise PeerError("no cargo: install Rust to build the peer of the crate faktory")
     target = CACHE / "rust"
-    build_program([cargo, "build", "--release", "--target-dir", str(target)], PEERS / "rust")
-    return target / "release" / "peer"
+    profile, folder = ("release", "release") if is_optimised else ("dev", "debug")
+    command = [cargo, "build", "--profile", profile, "--target-dir", str(target)]
+    build_program(command, PEERS / "rust")
+    return target / folder / "peer"
 
 
 def build_node_peer() -> Path:
@@ -123,7 +126,7 @@ def ours(processes: int = 1) -> Consumer:
 
 
 def rust() -> Consumer:
-    program = str(build_rust_peer())
+    program = str(build_rust_peer(is_optimised=True))
     return Consumer(
         "rust",
         "faktory (Rust)",

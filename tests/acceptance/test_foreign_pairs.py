@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ PEERS: dict[str, Callable[[], list[str]]] = {
     "pyfaktory": lambda: [*PYTHON, "pyfaktory"],
     "go": lambda: [str(built(build_go_peer))],
     "node": lambda: [shutil.which("node") or "node", str(built(build_node_peer))],
-    "rust": lambda: [str(built(build_rust_peer))],
+    "rust": lambda: [str(built(partial(build_rust_peer, is_optimised=False)))],
 }
 # Clients that do not show it to a handler.
 WITHOUT_CUSTOM = ("pypi", "pyfaktory")

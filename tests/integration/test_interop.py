@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import faktory as pypi_faktory
@@ -44,7 +45,7 @@ def go_peer() -> Path:
 
 @pytest.fixture(scope="module")
 def rust_peer() -> Path:
-    return built(build_rust_peer)
+    return built(partial(build_rust_peer, is_optimised=False))
 
 
 def push_by_peer(program: Path, server: AnyServer, queue: str) -> None:
