@@ -482,7 +482,7 @@ class PressureSettings(Section):
 
 
 class StageSettings(Section):
-    """Overrides for a stage in WORKER_STAGES."""
+    """Overrides for a stage in WORKER_STAGES. Under WORKER_QUEUES, `cap` and `feeds` count."""
 
     weight: int = Field(
         default=1,
