@@ -353,7 +353,9 @@ class CrawlSettings(Section):
         "commas, share the shards; none: no crawls",
     )
     files: OptionalPath = Field(
-        default=None, description="directory of seed and exclusion files that crawls may use"
+        default=None,
+        description="directory on the machine of the API with the seed and exclusion files that "
+        "crawls may name; workers get their content from CRAWL_STATE",
     )
     retry_s: float = Field(
         default=30.0,
