@@ -26,8 +26,9 @@ LOOK_S = 1.0
 READER_TTL_S = 15.0
 # Batches of a crawl that no worker has taken yet: more of them only fill the store.
 MOST_WAITING = 10_000
-# What cannot be read is tried again after that.
+# What cannot be read is tried again after that, and a store that is away.
 TRY_AGAIN_S = 10.0
+AWAY_LOOK_S = 5.0
 
 
 class _Open(NamedTuple):
@@ -64,21 +65,23 @@ class SeedFiles:
 
     async def _run(self) -> None:
         while True:
+            wait_s = LOOK_S
             try:
-                is_busy = await self._look()
+                if await self._look():
+                    continue
             except Problem as problem:
                 # What became of the last part is not known: begin with what the store says.
-                self._log.warning("seed files wait", reason=problem.detail)
+                if self._open:
+                    self._log.warning("seed files wait", reason=problem.detail)
                 self._close_files()
-                is_busy = False
+                wait_s = AWAY_LOOK_S
             except Exception:
                 self._log.exception("unhandled exception")
                 self._close_files()
-                is_busy = False
-            if not is_busy:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._look_now.wait(), LOOK_S)
-                self._look_now.clear()
+                wait_s = AWAY_LOOK_S
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look_now.wait(), wait_s)
+            self._look_now.clear()
 
     async def _look(self) -> bool:
         """Whether there is more to read at once: a part of each file in turn."""

@@ -3,6 +3,7 @@
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ import pytest
 from devservers import BrokerServer, PostgresServer
 from devservers.api import ApiServer
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec, host_name
+from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
+from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.model import NewCrawl
+from manyhands.shared.crawl.store.opening import whole_at
 from tests.conftest import StartWorker
 from tests.support.crawling import CONTACT, Crawling
 from tests.support.waiting import eventually
@@ -197,3 +202,42 @@ async def test_a_seed_file_is_gone_on_with_where_an_api_was_killed(
     ]
     # What was stored was stored once.
     assert sorted(stored) == sorted(urls)
+
+
+async def test_a_crawl_of_an_earlier_release_is_read_by_its_workers(
+    broker_process: BrokerServer,
+    start_worker: StartWorker,
+    crawling: Crawling,
+    web: SyntheticWeb,
+    tmp_path: Path,
+) -> None:
+    excluded = host_name(EXCLUDED)
+    files = tmp_path / "files-of-the-workers"
+    files.mkdir()
+    (files / "seeds.txt").write_text("\n".join([*web.seeds, "nowhere"]))
+    (files / "out.txt").write_text(excluded)
+    spec = CrawlSpec(
+        contact=CONTACT,
+        scope=ScopeSpec(within="seeds"),
+        politeness=PolitenessSpec(delay_s=0),
+        seed_file="seeds.txt",
+        exclusions_file="out.txt",
+    )
+    crawl, _ = crawling.control.create_crawl(NewCrawl(spec), 1.0)
+    with closing(whole_at((crawling.place,))) as whole:
+        _, tables = whole.open_control()
+        with tables.transaction():
+            # The earlier release has left no such record.
+            tables.run("DELETE FROM @seed_files")
+    start_worker(
+        broker_process.url, **crawling.settings("crawl:1x50 parse:1x20", CRAWL_FILES=str(files))
+    )
+
+    ended = await crawling.ended(crawl.id)
+
+    assert (ended.state, ended.seed_file_lines) == (CrawlState.COMPLETED, HOSTS + 1)
+    visited = {visit.url for visit in web.ledger() if not visit.is_robots and visit.status == 200}
+    assert visited == {seed for seed in web.seeds if f"//{excluded}:" not in seed}
+    assert any(
+        "1 lines of the seed file" in text for _, text in crawling.control.notes(crawl.id, 9)
+    )

@@ -44,12 +44,12 @@ class SharedExclusions:
     is in them."""
 
     def __init__(self) -> None:
-        self._in_use: WeakValueDictionary[bytes, Exclusions] = WeakValueDictionary()
+        self.in_use: WeakValueDictionary[bytes, Exclusions] = WeakValueDictionary()
 
     def parsed(self, text: str) -> Exclusions:
         """May take seconds."""
         key = blake2b(text.encode()).digest()
-        exclusions = self._in_use.get(key)
+        exclusions = self.in_use.get(key)
         if exclusions is None:
-            exclusions = self._in_use[key] = Exclusions.parse(text.splitlines())
+            exclusions = self.in_use[key] = Exclusions.parse(text.splitlines())
         return exclusions

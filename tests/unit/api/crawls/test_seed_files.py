@@ -25,7 +25,7 @@ WITHIN_S = 20
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small parts, and no long waits."""
     monkeypatch.setattr(seed_lines, "LINES_AT_ONCE", 10)
-    for name in ("LOOK_S", "TRY_AGAIN_S"):
+    for name in ("LOOK_S", "TRY_AGAIN_S", "AWAY_LOOK_S"):
         monkeypatch.setattr(seed_files, name, 0.01)
 
 
