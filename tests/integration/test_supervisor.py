@@ -158,6 +158,10 @@ async def test_the_concurrency_is_told_once_and_children_start_one_after_the_oth
     [
         ({"WORKER_HANDLERS": "tests.support.no_such_module"}, "no_such_module"),
         ({"WORKER_QUEUES": "not a name"}, "not a name"),
+        # Of which each stage has a part.
+        ({"WORKER_QUEUES": "fetch.*:3,parse"}, "every queue a weight or none: fetch.*:3,parse"),
+        ({"WORKER_QUEUES": "fetch.*,parse,fetch.*"}, "a queue twice"),
+        ({"WORKER_QUEUES": "crawl.*,parse"}, "WORKER_QUEUES names crawl.*"),
         ({"FAKTORY_URL": "nonsense://"}, "nonsense"),
     ],
 )
