@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import SHARDS_AWAY, Crawl, Member
+from manyhands.shared.crawl.store.model import SHARDS_AWAY, Crawl, Member, SeedFile
 
+# After a crawl was created: until then it is nobody's fault that nobody reads it.
+READ_WITHIN_S = 3.0
 NO_WORKER = "no worker with the stage crawl is running"
 
 
@@ -68,6 +70,9 @@ class Situation:
     figures: OwnerFigures | None = None
     # In the order in which they are tried again.
     put_off: Sequence[PutOff] = ()
+    # None: it has none, or its workers read it.
+    seed_file: SeedFile | None = None
+    now: float = 0.0
 
     @property
     def in_flight(self) -> int:
@@ -91,11 +96,28 @@ def limited_by(crawl: Crawl, situation: Situation) -> str:
 def _starting(crawl: Crawl, situation: Situation) -> str:
     if not crawl.has_all_seeds and crawl.spec.seed_file is None:
         return f"more seeds are awaited: POST /crawls/{crawl.id}/seeds?last=true ends them"
+    if not crawl.has_all_seeds and situation.seed_file is not None:
+        return _reading(crawl, situation.seed_file, situation)
     if not situation.members:
         return NO_WORKER
     if not crawl.has_all_seeds:
         return f"the seed file is being read: {crawl.seed_file_lines} lines so far"
     return _taking_seeds(situation) or "it is about to start"
+
+
+def _reading(crawl: Crawl, file: SeedFile, situation: Situation) -> str:
+    if file.until > situation.now:
+        what = "the seed file is being read"
+    elif file.trouble:
+        what = f"the seed file {file.name} cannot be read: {file.trouble}"
+    elif situation.now < crawl.created_at + READ_WITHIN_S:
+        what = "the seed file is about to be read"
+    else:
+        what = f"no API that has the seed file {file.name} is reading it"
+    said = f"{what}: {file.lines} lines so far"
+    if not situation.members and situation.seeds_waiting:
+        return f"{said}; {NO_WORKER} to take them"
+    return said
 
 
 def _taking_seeds(situation: Situation) -> str:

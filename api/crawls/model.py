@@ -183,7 +183,8 @@ class CrawlView(CrawlSummary):
     mean_pages_per_s: float | None = Field(description="since its start")
     has_all_seeds: bool
     seeds_waiting: int = Field(description="batches of seeds that no worker has taken yet")
-    seed_file_lines: int
+    seed_file_lines: int = Field(description="of its seed file, read so far")
+    seed_file_refused: int = Field(description="of these, lines that are no URL")
     domain_rules: list[DomainRuleView] = Field(description="of this crawl, the first 100")
     notes: list[Note] = Field(description="what happened to it, the newest first")
     spec: CrawlSpec

@@ -11,7 +11,7 @@ from itertools import chain
 from manyhands.api.crawls import views
 from manyhands.api.crawls.counts import CrawlCounts
 from manyhands.api.crawls.dry_run import NOT_LOOKED_AT, DryRun
-from manyhands.api.crawls.files import check_files, read_scope
+from manyhands.api.crawls.files import read_files, read_scope
 from manyhands.api.crawls.limited_by import figures_of
 from manyhands.api.crawls.model import (
     CrawlChange,
@@ -30,6 +30,7 @@ from manyhands.api.crawls.model import (
 from manyhands.api.crawls.orders import CrawlAction, carry_out, refuse_if_ending
 from manyhands.api.crawls.paging import cursor, not_a_cursor, read_cursor
 from manyhands.api.crawls.rates import Rates
+from manyhands.api.crawls.seed_files import SeedFiles
 from manyhands.api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
 from manyhands.api.crawls.store import CrawlStore, open_store
 from manyhands.api.problems import Problem, unprocessable
@@ -56,16 +57,21 @@ MAX_NOTES = 20
 
 
 class CrawlService:
-    """State: the last looks at the crawls' counters, and the count of those that ended."""
+    """State: the last looks at the crawls' counters, the count of those that ended, and the seed
+    files that this process reads."""
 
     def __init__(self, store: CrawlStore, settings: CrawlSettings) -> None:
         self._store = store
         self._settings = settings
         self._files = settings.files
+        # Without a directory, no crawl that names a file is taken here.
+        self._seed_files = None if self._files is None else SeedFiles(store, self._files)
         self._rates = Rates()
         self._counts = CrawlCounts()
 
     async def close(self) -> None:
+        if self._seed_files is not None:
+            await self._seed_files.close()
         await self._store.close()
 
     # Start
@@ -77,13 +83,14 @@ class CrawlService:
         same key has begun and not ended is ended here: seeds stored twice are taken once."""
         spec = request.spec()
         has_all_seeds = spec.seed_file is None and not request.more_seeds
-        await self._store.aside(partial(check_files, self._files, spec))
+        exclusions = await self._store.aside(partial(read_files, self._files, spec))
 
         def create(control: ControlStore) -> tuple[Crawl, bool]:
             new = NewCrawl(
                 *(spec, idempotency_key, request.fingerprint()),
                 self._by_shard(control, seeds),
                 has_all_seeds,
+                exclusions,
             )
             crawl, is_new = control.create_crawl(new, clock.now())
             if is_new or crawl.has_all_seeds or crawl.state is not CrawlState.STARTING:
@@ -94,11 +101,14 @@ class CrawlService:
             return crawl, is_new
 
         try:
-            return await self._store.control(create)
+            started = await self._store.control(create)
         except KeyConflict:
             raise unprocessable(
                 "this Idempotency-Key was used for a different request", field="Idempotency-Key"
             ) from None
+        if spec.seed_file is not None and self._seed_files is not None:
+            self._seed_files.look_soon()
+        return started
 
     async def dry_run(self, request: DryRunRequest) -> DryRunAnswer:
         check_seeds(request.seeds)
@@ -139,7 +149,7 @@ class CrawlService:
         return {}
 
     async def end_seeds(self, crawl: int) -> None:
-        """No more will come. For seeds from a file, the worker that reads it says so."""
+        """No more will come. For seeds from a file, whoever reads it says so."""
 
         def end(control: ControlStore) -> None:
             found = control.crawl(crawl)
@@ -209,6 +219,7 @@ class CrawlService:
             seeds_waiting=control.seeds_waiting(crawl),
             rules=[rule for rule in control.rules() if rule.crawl == crawl],
             notes=control.notes(crawl, MAX_NOTES),
+            seed_file=control.files.seed_file(crawl) if found.spec.seed_file else None,
         )
 
     async def _counters(self, crawl: int) -> dict[str, int]:

@@ -26,6 +26,7 @@ from manyhands.shared.crawl.store.model import (
     Crawl,
     DomainRule,
     ErrorGroup,
+    SeedFile,
     StoredDomain,
     StoredOrigin,
     UrlRow,
@@ -65,6 +66,8 @@ class Told:
     notes: Sequence[tuple[float, str]]
     # How long this crawl keeps trying a host that cannot be reached.
     patience_s: float
+    # None: it has none, or an earlier release has its workers read it.
+    seed_file: SeedFile | None = None
 
 
 def summed(counters: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -125,6 +128,8 @@ def view(
         seeds_waiting=told.seeds_waiting,
         figures=told.figures,
         put_off=hosts,
+        seed_file=told.seed_file,
+        now=now,
     )
     return CrawlView(
         **summary(crawl).model_dump(),
@@ -148,6 +153,7 @@ def view(
         has_all_seeds=crawl.has_all_seeds,
         seeds_waiting=told.seeds_waiting,
         seed_file_lines=crawl.seed_file_lines,
+        seed_file_refused=0 if told.seed_file is None else told.seed_file.refused,
         domain_rules=[rule_view(rule) for rule in told.rules[:MAX_RULES]],
         notes=[Note(at=_time(at), text=text) for at, text in told.notes],
         spec=crawl.spec,

@@ -21,7 +21,7 @@ MAX_LINE_LENGTH = 2048
 class Exclusions:
     """Names and patterns. State: the names' verdicts on recent hosts."""
 
-    __slots__ = ("name_of_host", "patterns")
+    __slots__ = ("__weakref__", "name_of_host", "patterns")
 
     def __init__(self, names: Iterable[str] = (), patterns: Iterable[Glob] = ()) -> None:
         excluded = frozenset(names)

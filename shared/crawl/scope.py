@@ -44,6 +44,8 @@ class Scope:
         self._domains = _names("domains", spec.domains)
         self._include = _globs("include", spec.include)
         self._exclude = _globs("exclude", spec.exclude)
+        # As long as this is in use, so are they, for others with the same ones.
+        self.exclusions = exclusions
         self._excluded_name = exclusions.name_of_host
         self._excluded = exclusions.patterns or None
         # A host without a seed is out, whatever the other rules say.

@@ -353,7 +353,9 @@ class CrawlSettings(Section):
         "commas, share the shards; none: no crawls",
     )
     files: OptionalPath = Field(
-        default=None, description="directory of seed and exclusion files that crawls may use"
+        default=None,
+        description="directory on the machine of the API with the seed and exclusion files that "
+        "crawls may name; workers get their content from CRAWL_STATE",
     )
     retry_s: float = Field(
         default=30.0,
@@ -482,7 +484,7 @@ class PressureSettings(Section):
 
 
 class StageSettings(Section):
-    """Overrides for a stage in WORKER_STAGES."""
+    """Overrides for a stage in WORKER_STAGES. Under WORKER_QUEUES, `cap` and `feeds` count."""
 
     weight: int = Field(
         default=1,

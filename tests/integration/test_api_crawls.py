@@ -51,7 +51,7 @@ def state(request: pytest.FixtureRequest, place: Path) -> str:
 @pytest.fixture(scope="module")
 def api(broker_process: BrokerServer, place: Path, state: str) -> Iterator[ApiServer]:
     (place / "files").mkdir(exist_ok=True)
-    (place / "files" / "seeds.txt").write_text("https://example.org/\n")
+    (place / "files" / "seeds.txt").write_text("https://example.org/\nnowhere\n")
     (place / "files" / "out.txt").write_text("example.net\n")
     settings = {
         "CRAWL_STATE": state,
@@ -196,13 +196,30 @@ def test_what_is_not_in_order_is_named(
     assert (response.status_code, response.json()["field"]) == (422, field)
 
 
-def test_a_seed_file_is_left_to_the_workers(http: httpx.Client, control: ControlStore) -> None:
+def test_files_are_read_for_the_workers(
+    http: httpx.Client, control: ControlStore, place: Path
+) -> None:
     wanted = {"contact": CONTACT, "seed_file": "seeds.txt", "exclusions_file": "out.txt"}
     number = http.post("/crawls", json=wanted).json()["id"]
-    stored = control.crawl(number)
-    assert (stored.spec.seed_file, stored.has_all_seeds) == ("seeds.txt", False)
-    assert http.post(f"/crawls/{number}/seeds?last=true").status_code == 202
-    assert not control.crawl(number).has_all_seeds
+    assert control.files.exclusions(number) == "example.net\n"
+    wait_until(lambda: control.crawl(number).has_all_seeds, 10)
+    assert waiting_seeds(control, number) == {shard_of("example.org"): ["https://example.org/"]}
+    told = http.get(f"/crawls/{number}").json()
+    assert (told["seed_file_lines"], told["seed_file_refused"]) == (2, 1)
+    assert "2 lines, of which 1 were refused" in told["notes"][0]["text"]
+
+
+def test_a_seed_file_is_not_ended_by_seeds_that_come_beside_it(
+    http: httpx.Client, control: ControlStore, place: Path
+) -> None:
+    late = place / "files" / "late.txt"
+    late.touch()
+    number = http.post("/crawls", json={"contact": CONTACT, "seed_file": "late.txt"}).json()["id"]
+    late.unlink()
+    response = http.post(f"/crawls/{number}/seeds?last=true", content=b"https://example.org/a")
+    assert response.json()["accepted"] == 1
+    wait_until(lambda: control.crawl(number).has_all_seeds, 10)
+    assert control.crawl(number).seed_file_lines == 0
 
 
 def test_a_request_may_be_packed(http: httpx.Client) -> None:

@@ -16,6 +16,7 @@ from devservers import BrokerServer
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.jobs import Job
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker, empty
+from tests.support.compose import WORKER, services
 from tests.support.ledger import Ledger
 from tests.support.service_pages import child_of, children_of, is_ready, read_status
 from tests.support.waiting import eventually, stays
@@ -24,6 +25,9 @@ from tests.support.worker_service import UP_WITHIN_S, is_running, start_service
 
 ON_FAKTORY = pytest.mark.parametrize("server", ["faktory_process"], indirect=True)
 START_METHODS = pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+QUEUES_OF_SHIPPED_WORKERS = services(WORKER, FAKTORY_SERVER_IP="192.0.2.7", FAKTORY_PASSWORD="x")[
+    "worker-service"
+].environment["WORKER_QUEUES"]
 # An empty answer to a FETCH takes two.
 FETCHES_END_S = 3.0
 
@@ -154,6 +158,10 @@ async def test_the_concurrency_is_told_once_and_children_start_one_after_the_oth
     [
         ({"WORKER_HANDLERS": "tests.support.no_such_module"}, "no_such_module"),
         ({"WORKER_QUEUES": "not a name"}, "not a name"),
+        # Of which each stage has a part.
+        ({"WORKER_QUEUES": "fetch.*:3,parse"}, "every queue a weight or none: fetch.*:3,parse"),
+        ({"WORKER_QUEUES": "fetch.*,parse,fetch.*"}, "a queue twice"),
+        ({"WORKER_QUEUES": "crawl.*,parse"}, "WORKER_QUEUES names crawl.*"),
         ({"FAKTORY_URL": "nonsense://"}, "nonsense"),
     ],
 )
@@ -691,6 +699,36 @@ async def test_a_stage_is_held_back_while_the_queue_that_it_fills_is_full(
     await eventually(lambda: len(scene.ledger.entries) == 20)
     assert read_status(worker)["paces"] == {"ledger": 1.0}
     assert sum("which it fills, is" in event for event in worker.events()) == 1
+    worker.terminate()
+    assert await worker.ended() == 0
+
+
+@ON_BOTH_SERVERS
+@pytest.mark.parametrize("queues", [QUEUES_OF_SHIPPED_WORKERS, "fetch.*,parse"])
+async def test_fetching_waits_for_the_parse_queue_of_the_same_processes(
+    scene: Scene, queues: str
+) -> None:
+    sleepy = [Job(jobtype="sleepy", args=[0.3], queue="parse") for _ in range(200)]
+    fetches = [Job(jobtype="ledger", args=[n], queue=f"fetch.{n:02}") for n in range(20)]
+    await scene.client.push_bulk(sleepy)
+    await scene.client.push_bulk(fetches)
+    worker = scene.start_worker(
+        scene.server.url,
+        WORKER_QUEUES=queues,
+        WORKER_CONCURRENCY="10",
+        PRESSURE_SOFT_JOBS="10",
+        PRESSURE_HARD_JOBS="50",
+    )
+    await worker.logs("fetch is stopped: parse, which it fills, is full", UP_WITHIN_S)
+    # Parsing has the slots meanwhile. The supervisor looks once a second.
+    while (waiting := len(scene.state.queue("parse"))) > 50:
+        assert not any(note.isdecimal() for note in scene.ledger.notes), waiting
+        await asyncio.sleep(0.1)
+
+    await worker.logs("fetch is at full pace again", UP_WITHIN_S)
+    await eventually(lambda: sum(note.isdecimal() for note in scene.ledger.notes) == 20)
+    await eventually(lambda: scene.ledger.notes.count("ended") == 200)
+    assert set(read_status(worker)["paces"].values()) == {1.0}
     worker.terminate()
     assert await worker.ended() == 0
 

@@ -1,12 +1,13 @@
-"""The files that crawls name, below CRAWL_FILES: seeds and exclusions."""
+"""The files that crawls name: the exclusions as the store has them. Crawls of an earlier release
+name files below CRAWL_FILES of the workers; now the API reads them (api/crawls/files.py)."""
 
+from hashlib import blake2b
 from pathlib import Path
 from typing import TextIO
+from weakref import WeakValueDictionary
 
 from manyhands.shared.contained import Outside, path_below
 from manyhands.shared.crawl.exclusions import Exclusions
-from manyhands.shared.crawl.store.model import Crawl
-from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.settings import CrawlSettings
 
@@ -38,9 +39,17 @@ def read_exclusions(settings: CrawlSettings, name: str) -> str:
     return text
 
 
-def exclusions_of(control: ControlStore, crawl: Crawl) -> Exclusions | None:
-    """None: the leader has not read them yet."""
-    if crawl.spec.exclusions_file is None:
-        return Exclusions.parse([])
-    text = control.exclusions(crawl.id)
-    return None if text is None else Exclusions.parse(text.splitlines())
+class SharedExclusions:
+    """A list may have millions of rules, and many crawls the same one. State: those in use, by what
+    is in them."""
+
+    def __init__(self) -> None:
+        self.in_use: WeakValueDictionary[bytes, Exclusions] = WeakValueDictionary()
+
+    def parsed(self, text: str) -> Exclusions:
+        """May take seconds."""
+        key = blake2b(text.encode()).digest()
+        exclusions = self.in_use.get(key)
+        if exclusions is None:
+            exclusions = self.in_use[key] = Exclusions.parse(text.splitlines())
+        return exclusions

@@ -140,7 +140,9 @@ class Leader:
         """Each step may be repeated: a leader that is killed is followed by one that goes on."""
         await self._keep_exclusions(crawl)
         if crawl.spec.seed_file is not None and not crawl.has_all_seeds:
-            await self._read_seed_file(crawl, shards)
+            if await self._ask(lambda control: control.files.seed_file(crawl.id)) is None:
+                # Of an earlier release; all others are read by the API.
+                await self._read_seed_file(crawl, shards)
             return
         if crawl.has_all_seeds and not waiting:
             await self._change(crawl, CrawlState.RUNNING)
@@ -150,9 +152,10 @@ class Leader:
         name = crawl.spec.exclusions_file
         if name is None:
             return
-        if await self._ask(lambda control: control.exclusions(crawl.id)) is None:
+        if not await self._ask(lambda control: control.files.has_exclusions(crawl.id)):
+            # Of an earlier release; all others come with them.
             text = await asyncio.to_thread(read_exclusions, self._settings, name)
-            await self._ask(lambda control: control.keep_exclusions(crawl.id, text))
+            await self._ask(lambda control: control.files.keep_exclusions(crawl.id, text))
 
     async def _read_seed_file(self, crawl: Crawl, shards: int) -> None:
         path = file_of(self._settings, crawl.spec.seed_file or "")

@@ -43,7 +43,6 @@ from manyhands.worker.service.link import (
     StageReport,
 )
 from manyhands.worker.service.stages import (
-    DEFAULT_GROUP,
     FETCHING_STAGES,
     ProcessGroup,
     Stage,
@@ -82,6 +81,9 @@ class WorkerProcess:
         self._log = get_logger("worker")
         self._setup = set_up_handlers(settings)
         self._jobs = JobFigures()
+        if settings.worker.queues:
+            # Stages each get a part of it: what is wrong is said of the whole.
+            QueueOrder.parse(settings.worker.queues, settings.crawl.shards)
         stages = resolve_stages(
             group, settings.worker.queues, REGISTRY.queues_by_type(), settings.stages
         )
@@ -108,7 +110,10 @@ class WorkerProcess:
         middleware: list[Middleware] = [self._jobs, FailureLog()]
         if settings.worker.log_level.lower() == "debug":
             middleware.append(JobLog())
-        self._sinks = Sinks(make_sinks(settings.sinks.urls, _kinds_of(stages)), settings.sinks)
+        self._sinks = Sinks(
+            make_sinks(settings.sinks.urls, _kinds_of(stages, bool(settings.worker.queues))),
+            settings.sinks,
+        )
         execution = Execution(self.source, REGISTRY, middleware, self._threads, self._sinks, held)
         self.consumer = Consumer(self.source, execution, slots=group.slots, held=held)
         self._heartbeat = Heartbeat(
@@ -365,12 +370,15 @@ class WorkerProcess:
             self._link.tell(self._figures.snapshot())
 
 
-def _kinds_of(stages: Sequence[Stage]) -> frozenset[type]:
-    """The kinds of records that these stages can make: other sinks are not opened."""
+def _kinds_of(stages: Sequence[Stage], are_queues_named: bool) -> frozenset[type]:
+    """The kinds of records that these stages can make: other sinks are not opened. Jobs of any type
+    may be in queues that somebody names."""
+    if are_queues_named:
+        return EMITTED | CAPTURED
     names = {stage.name for stage in stages}
     if names <= FETCHING_STAGES:
         return CAPTURED
-    return EMITTED | CAPTURED if names & FETCHING_STAGES or DEFAULT_GROUP in names else EMITTED
+    return EMITTED | CAPTURED if names & FETCHING_STAGES else EMITTED
 
 
 def is_out_of_files() -> bool:

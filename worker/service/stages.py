@@ -5,13 +5,17 @@ slots of their process by weight (worker/source/scheduler.py).
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol
 
+from manyhands.shared.crawl.claim import is_fetch_queue
 from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES
 from manyhands.shared.errors import ConfigError
-from manyhands.shared.jobtypes import PARSE_QUEUE
+from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE
 
 # fetch:2x500, or fetch+parse:2x500
 GROUP = re.compile(r"(?P<stages>[^:\s]+):(?P<processes>\d+)[x×](?P<slots>\d+)")
@@ -26,21 +30,28 @@ FED_QUEUES = {"fetch": PARSE_QUEUE, "crawl": PARSE_QUEUE, "warc": PARSE_QUEUE}
 CAPS = {"warc": 4, "export": 2}
 # The stage of a process that owns shards: its queues are those of the shards that it has.
 CRAWL_STAGE = "crawl"
+FETCH_STAGE = "fetch"
 # Stages that only fetch pages.
-FETCHING_STAGES = frozenset({"fetch", CRAWL_STAGE})
+FETCHING_STAGES = frozenset({FETCH_STAGE, CRAWL_STAGE})
 _NAMED_BY_QUEUE = {ALL_CRAWL_QUEUES: CRAWL_STAGE}
+# Those of them that WORKER_QUEUES may name among others, by what it calls their queues.
+_FEEDING = _NAMED_BY_QUEUE | {
+    JOB_TYPES[name].queues: name for name in FED_QUEUES.keys() & JOB_TYPES.keys()
+}
 
 
 @dataclass(slots=True, frozen=True)
 class Stage:
     """`queues` in the notation of WORKER_QUEUES; `cap` in slots of one process; `feeds` is the
-    queue that its jobs fill, empty when they fill none."""
+    queue that its jobs fill, empty when they fill none. One with a higher `rank` gets only slots
+    that those below leave."""
 
     name: str
     queues: str
     weight: int = 1
     cap: int = MOST_SLOTS
     feeds: str = ""
+    rank: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -104,13 +115,13 @@ def resolve_stages(
     options: Mapping[str, StageOptions],
 ) -> tuple[Stage, ...]:
     """What the processes of a group run: the stages it names, else the queues that WORKER_QUEUES
-    names, else those of every registered job type."""
+    names (which must be right), else those of every registered job type."""
     if group.stage_names:
         if queues:
             raise ConfigError("WORKER_STAGES and WORKER_QUEUES both say what to run: use one")
         chosen = _choose(group.stage_names, queues_by_type, options)
     elif queues:
-        chosen = [Stage(DEFAULT_GROUP, queues)]
+        return _stages_of_entries(queues, queues_by_type, options)
     else:
         chosen = _stages_of_queues(queues_by_type)
     return tuple(_with_options(stage, options.get(stage.name)) for stage in chosen)
@@ -142,6 +153,52 @@ def _choose(
                 f"{', '.join(sorted(known))}); does WORKER_HANDLERS name its module?"
             )
     return [_stage(name, known[name]) for name in names]
+
+
+def _stages_of_entries(
+    text: str, queues_by_type: Mapping[str, str], options: Mapping[str, StageOptions]
+) -> tuple[Stage, ...]:
+    """Back-pressure slows whole stages, so queues whose jobs fill another one are stages of their
+    own; all others are one. In a strict order only neighbours are together."""
+    is_strict = ":" not in text
+    named = [
+        (_stage_of_queue(entry.partition(":")[0], queues_by_type, options), entry)
+        for entry in (word.strip() for word in text.split(","))
+        if entry
+    ]
+    if not is_strict:
+        named.sort(key=itemgetter(0))
+    stages: list[Stage] = []
+    times: Counter[str] = Counter()
+    for rank, (name, members) in enumerate(groupby(named, key=itemgetter(0))):
+        entries = [entry for _, entry in members]
+        times[name] += 1
+        refined = _with_options(_stage(name, ""), options.get(name))
+        stages.append(
+            replace(
+                refined,
+                name=name if times[name] == 1 else f"{name}-{times[name]}",
+                queues=",".join(entries),
+                weight=1 if is_strict else sum(int(entry.partition(":")[2]) for entry in entries),
+                rank=rank if is_strict else 0,
+            )
+        )
+    return tuple(stages)
+
+
+def _stage_of_queue(
+    queue: str, queues_by_type: Mapping[str, str], options: Mapping[str, StageOptions]
+) -> str:
+    """The one that it is taken from as a stage of its own, or the one of all others."""
+    for name, option in options.items():
+        if option.feeds and queue == (option.queues or queues_by_type.get(name)):
+            return name
+    if queue == ALL_CRAWL_QUEUES and queue not in queues_by_type.values():
+        raise ConfigError(
+            f"WORKER_QUEUES names {queue}, and no handler takes jobs from there; does "
+            "WORKER_HANDLERS name its module?"
+        )
+    return FETCH_STAGE if is_fetch_queue(queue) else _FEEDING.get(queue, DEFAULT_GROUP)
 
 
 def _stages_of_queues(queues_by_type: Mapping[str, str]) -> list[Stage]:

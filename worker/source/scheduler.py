@@ -5,6 +5,8 @@ on it rise first, none is pushed down, and none rises above what it can use. So 
 without work is the first to get what becomes free, and what one cannot use goes to the others.
 Stages whose queues are empty get their listeners from what is left over.
 
+A stage with a higher rank gets only what those below it leave: so a strict order is kept.
+
 Slots are whole. What is left after rounding down is drawn by lot, so that with fewer slots than
 stages each has its turn, and in the long run the shares match the weights for any number of slots.
 A lot needs no memory; a rule without one would always prefer the same stage when two are level.
@@ -31,6 +33,8 @@ class StageView:
     is_idle: bool
     # Back-pressure: the share of its cap (and of the process's slots) that it may use.
     pace: float = 1.0
+    # Free slots go to those with the lowest first.
+    rank: int = 0
 
 
 # A stage that could use more slots than it holds: its place among the stages, its weight, the slots
@@ -47,17 +51,19 @@ def credits(slots: int, stages: Sequence[StageView]) -> list[int]:
         held = slots - free
         return [max(0, _most(stages[0], slots) - held)]
     given = [0] * len(stages)
-    if free > 0:
-        free -= _share_out(free, _claims(slots, stages, is_idle=False), given)
-    if free > 0:
-        _share_out(free, _claims(slots, stages, is_idle=True), given)
+    ranks = sorted({stage.rank for stage in stages})
+    for is_idle in (False, True):
+        for rank in ranks:
+            if free > 0:
+                claims = _claims(slots, stages, rank, is_idle=is_idle)
+                free -= _share_out(free, claims, given)
     return given
 
 
-def _claims(slots: int, stages: Sequence[StageView], *, is_idle: bool) -> list[Claim]:
+def _claims(slots: int, stages: Sequence[StageView], rank: int, *, is_idle: bool) -> list[Claim]:
     claims = []
     for at, stage in enumerate(stages):
-        if stage.is_idle is is_idle:
+        if stage.is_idle is is_idle and stage.rank == rank:
             held, most = stage.running + stage.outstanding, _most(stage, slots)
             if most > held:
                 claims.append((at, stage.weight, held, most))

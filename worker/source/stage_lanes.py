@@ -98,6 +98,7 @@ class StageLanes(FetchEvents):
             wanted=window.outstanding + self._credits(now, unanswered_results),
             is_idle=window.is_idle and not self.backlog,
             pace=self.pace,
+            rank=self.stage.rank,
         )
 
     def _credits(self, now: float, unanswered_results: int) -> int:

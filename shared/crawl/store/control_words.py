@@ -1,7 +1,9 @@
 """What the control stores of all kinds have in common. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import orjson
 
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
@@ -11,6 +13,15 @@ SEEDS_AT_ONCE = 1000
 # Of a crawl; the oldest are forgotten.
 MOST_NOTES = 1000
 ALL_CRAWLS = 0
+
+
+def seed_rows(
+    crawl: int, by_shard: Mapping[int, Sequence[str]]
+) -> Iterator[tuple[int, int, bytes]]:
+    """Batches for the table of seeds: shard, crawl and a JSON list."""
+    for shard, urls in by_shard.items():
+        for start in range(0, len(urls), SEEDS_AT_ONCE):
+            yield shard, crawl, orjson.dumps(list(urls[start : start + SEEDS_AT_ONCE]))
 
 
 def crawl_of_row(row: Sequence[Any]) -> Crawl:

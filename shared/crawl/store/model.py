@@ -7,11 +7,12 @@ Times are those of `store.clock.now`, which outlive a restart. Leases are the ex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from manyhands.shared.crawl.cuts import CUT_COUNTERS
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
+from manyhands.shared.crawl.store.texts import PackedText
 from manyhands.shared.errors import ManyhandsError
 
 KEY_BYTES = 16
@@ -227,13 +228,37 @@ class LastOwner(NamedTuple):
 
 class NewCrawl(NamedTuple):
     """A crawl that is asked for, with its first seeds by shard; `has_all_seeds`: no more will come.
-    The fingerprint tells two requests with one idempotency key apart."""
+    The fingerprint tells two requests with one idempotency key apart. `exclusions` are the lines of
+    the file that the spec names."""
 
     spec: CrawlSpec
     idempotency_key: str | None = None
     fingerprint: bytes = b""
     seeds: Mapping[int, Sequence[str]] = MappingProxyType({})
     has_all_seeds: bool = False
+    exclusions: PackedText | None = None
+
+
+class SeedFile(NamedTuple):
+    """How far the seed file of a crawl was read: so many lines, of which some were refused; the
+    first `size` bytes, whose `digest` tells whether another file begins with them. `trouble` is why
+    somebody could not read it last. Its `reader` has it until that time, if nobody is named
+    nobody has."""
+
+    crawl: int
+    name: str
+    lines: int = 0
+    refused: int = 0
+    size: int = 0
+    digest: bytes = b""
+    is_read: bool = False
+    trouble: str = ""
+    reader: str = ""
+    until: float = 0.0
+
+    @classmethod
+    def of_row(cls, row: Sequence[Any]) -> Self:
+        return cls(*row)._replace(is_read=bool(row[6]))
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,6 +11,7 @@ from typing import Protocol, Self, TypeVar
 
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.crawl.store.absence import Absence
+from manyhands.shared.crawl.store.crawl_files import CrawlFiles
 from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import (
     NO_FETCHES,
@@ -191,6 +192,9 @@ class ControlStore(Protocol):
 
     Leases, members and the leader live on the store's own clock: `ttl_s` from the call on."""
 
+    @property
+    def files(self) -> CrawlFiles: ...
+
     def tag(self) -> str:
         """Of this store and no other."""
 
@@ -274,7 +278,8 @@ class ControlStore(Protocol):
     def all_seeds_added(self, crawl: int, seed_file_lines: int | None = None) -> None: ...
 
     def seed_file_read(self, crawl: int, lines: int, by_shard: Mapping[int, Sequence[str]]) -> None:
-        """Add seeds, and remember how far the file was read: one transaction."""
+        """Add seeds, and remember how far a worker has read the file (see `CrawlFiles.seed_file`):
+        one transaction."""
 
     def seeds(self, shard: int, limit: int) -> list[SeedBatch]: ...
 
@@ -317,12 +322,6 @@ class ControlStore(Protocol):
 
     def notes(self, crawl: int, limit: int) -> list[tuple[float, str]]:
         """The newest first."""
-
-    def keep_exclusions(self, crawl: int, text: str) -> None:
-        """The lines of its exclusions file: the same for all processes, to the end of the crawl."""
-
-    def exclusions(self, crawl: int) -> str | None:
-        """None: they were not kept yet."""
 
     def close(self) -> None: ...
 

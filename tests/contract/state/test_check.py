@@ -58,6 +58,13 @@ SPOILS = {
 # Of the control tables.
 SPOILS_CONTROL = {
     "DELETE FROM @crawls WHERE id = 1": "crawl 1 has URLs, but there is no such crawl",
+    "INSERT INTO @seed_files (crawl, name, digest) VALUES (99, 'seeds.txt', '')": (
+        "1 seed files are for a crawl that is not there"
+    ),
+    # Of which there is nothing.
+    "UPDATE @crawls SET exclusions_key = fingerprint WHERE id = 2": (
+        "the exclusions of crawl 2 are damaged: .*"
+    ),
     "UPDATE @seeds SET shard = 64": (
         r"\d batches of seeds are for a shard or a crawl that is not there"
     ),

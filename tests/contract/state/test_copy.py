@@ -44,7 +44,7 @@ def filled(place: str) -> str:
     with control_of(place) as control:
         control.change_state(1, {CrawlState.STARTING}, CrawlState.RUNNING, NOW + 1)
         control.all_seeds_added(1, 17)
-        control.keep_exclusions(2, EXCLUSIONS)
+        control.files.keep_exclusions(2, EXCLUSIONS)
         control.set_rule(DomainRule(None, "everywhere.com", 3.0, False))
         control.set_rule(DomainRule(1, "blocked.com", None, True))
         for domain in DOMAINS[:5]:
@@ -65,7 +65,7 @@ def control_content(place: str) -> dict[str, Any]:
         return {
             "tag": control.tag(),
             "crawls": control.crawls(0, 100, max_bytes=1_000_000),
-            "exclusions": [control.exclusions(crawl) for crawl in (1, 2)],
+            "exclusions": [control.files.exclusions(crawl) for crawl in (1, 2)],
             "rules": control.rules(),
             "purges": sorted((purge.crawl, purge.domain) for purge, _ in purges),
             "grants": control.granted_pages(1),

@@ -267,12 +267,3 @@ def test_every_change_is_a_new_version_for_all(stores, control):
         change()
     seen.append(other.version())
     assert seen == sorted(set(seen))
-
-
-def test_exclusions_are_kept_for_all_processes(stores, control):
-    number = create(control)
-    assert control.exclusions(number) is None
-    control.keep_exclusions(number, "a.com\nb.com/é\n")
-    control.keep_exclusions(number, "a.com\n")
-    assert stores.control().exclusions(number) == "a.com\n"
-    assert control.exclusions(number + 1) is None

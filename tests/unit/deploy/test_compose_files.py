@@ -15,6 +15,7 @@ import pytest
 from manyhands.api.__main__ import SECTIONS as API_SECTIONS
 from manyhands.shared.faktory.handshake import parse_url
 from manyhands.worker.service.settings import SECTIONS as WORKER_SECTIONS
+from manyhands.worker.service.stages import DEFAULT_GROUP, ProcessGroup, resolve_stages
 from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS
 from manyhands.worker.source.queue_order import QueueOrder
 from tests.support.compose import (
@@ -198,12 +199,22 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SettingsPlace:
     return SettingsPlace(tmp_path, monkeypatch)
 
 
+def assert_back_pressure(queues: str) -> None:
+    """What fetches is slowed while pages wait to be parsed, and nothing else is."""
+    group = ProcessGroup(DEFAULT_GROUP, 1, 1)
+    stages = resolve_stages(group, queues, {}, {})
+    assert {stage.queues.partition(":")[0] for stage in stages if stage.feeds == "parse"} == {
+        "fetch.*"
+    }
+
+
 @each_worker
 def test_a_workers_settings_are_right(path, place):
     place.environment(**service(path, "worker-service").environment)
     settings = place.load(sections=WORKER_SECTIONS).settings
     queues = QueueOrder.parse(settings.worker.queues, settings.crawl.shards).names
     assert {"default", "parse", "fetch.00"} <= set(queues)
+    assert_back_pressure(settings.worker.queues)
     for module in settings.worker.handlers.split(","):
         assert importlib.util.find_spec(module) is not None
     assert settings.sinks.urls[0].startswith("jsonl:/var/lib/manyhands/")

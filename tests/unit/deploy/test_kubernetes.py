@@ -30,7 +30,7 @@ from tests.support.manifests import (
     workloads,
 )
 from tests.unit.deploy.known_variables import known_to
-from tests.unit.deploy.test_compose_files import SECRETS
+from tests.unit.deploy.test_compose_files import SECRETS, assert_back_pressure
 
 KEDA_SCHEMA = json.loads(Path(__file__).with_name("keda.schema.json").read_text())
 # The oldest that should work, and what the schemas of today know.
@@ -188,6 +188,10 @@ def test_the_worker_is_given_longer_to_stop_than_it_takes():
     timeout = WorkerSettings.model_fields["shutdown_timeout"].default
     timeout = float(worker.environment.get("WORKER_SHUTDOWN_TIMEOUT", timeout))
     assert worker.pod["terminationGracePeriodSeconds"] >= timeout + 10
+
+
+def test_the_worker_slows_fetching_while_pages_wait_to_be_parsed():
+    assert_back_pressure(workload("worker-service").environment["WORKER_QUEUES"])
 
 
 @each_workload

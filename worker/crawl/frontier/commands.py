@@ -10,10 +10,10 @@ from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.model import Crawl, CrawlEnds, LeaseLost, Purge
-from manyhands.shared.crawl.store.protocol import ControlStore, ShardStore
+from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
-from manyhands.worker.crawl.crawl_files import exclusions_of
+from manyhands.worker.crawl.crawl_files import SharedExclusions
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.allowance import Allowance
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
@@ -34,7 +34,8 @@ SHARDS_AT_ONCE = 8
 
 
 class OperatorCommands:
-    """State: the last version of the control store seen, and whether any of it was left undone.
+    """State: the last version of the control store seen, whether any of it was left undone, and the
+    crawls of which people were told that their exclusions are damaged.
     `wakeup` is called when something may be fetched that could not before."""
 
     def __init__(
@@ -60,6 +61,8 @@ class OperatorCommands:
         self._admission = admission
         self._wakeup = wakeup
         self._log = get_logger("crawl").bind(member=leasing.name)
+        self._exclusions = SharedExclusions()
+        self._told_of: set[int] = set()
         self._seen_version = -1
         self._looks_again = True
 
@@ -87,7 +90,7 @@ class OperatorCommands:
         made = {}
         for crawl in crawls:
             if crawl.id not in self._crawls.by_id:
-                live = await self._control.ask(partial(self._make_live, crawl=crawl))
+                live = await self._make_live(crawl)
                 if live is not None:
                     made[crawl.id] = live
                 else:
@@ -108,11 +111,20 @@ class OperatorCommands:
                 # Requests in flight may be queued again, and pages being parsed bring links.
                 self._looks_again = True
 
-    def _make_live(self, control: ControlStore, crawl: Crawl) -> LiveCrawl | None:
-        """None: the leader has not set it up yet."""
-        exclusions = exclusions_of(control, crawl)
-        if exclusions is None:
+    async def _make_live(self, crawl: Crawl) -> LiveCrawl | None:
+        """None: the leader has not set it up yet, or its exclusions are damaged."""
+        text: str | None = ""
+        if crawl.spec.exclusions_file is not None:
+            try:
+                text = await self._control.ask(lambda control: control.files.exclusions(crawl.id))
+            except StateError as error:
+                if crawl.id not in self._told_of:
+                    self._told_of.add(crawl.id)
+                    self._log.error("a crawl cannot go on", crawl=crawl.id, reason=str(error))
+                return None
+        if text is None:
             return None
+        exclusions = await asyncio.to_thread(self._exclusions.parsed, text)
         agent = f"{self._user_agent} (+mailto:{crawl.spec.contact})"
         allowance = None if crawl.spec.limits.pages is None else Allowance()
         scope = Scope(crawl.spec.scope, exclusions)

@@ -8,7 +8,7 @@ import contextlib
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
@@ -18,8 +18,13 @@ from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.control_words import (
     ALL_CRAWLS,
     MOST_NOTES,
-    SEEDS_AT_ONCE,
     crawl_of_row,
+)
+from manyhands.shared.crawl.store.crawl_files import (
+    Changes,
+    CrawlFiles,
+    add_seeds,
+    keep_files_of,
 )
 from manyhands.shared.crawl.store.errors import Undone
 from manyhands.shared.crawl.store.model import (
@@ -86,6 +91,24 @@ _BUMP = (
 Result = TypeVar("Result")
 
 
+class _OpenTables:
+    """The control tables in an open transaction, see `whole.tables`."""
+
+    def __init__(self, session: Session, names: Names) -> None:
+        self._session = session
+        self._names = names
+
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        return self._session.rows(self._names.sql(sql), parameters)
+
+    def run(self, sql: str, parameters: Sequence[Any] = ()) -> None:
+        self._session.send(self._names.sql(sql), parameters)
+
+    def run_many(self, sql: str, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.run(sql, row)
+
+
 class PostgresControl:
     """A `protocol.ControlStore`. State: none but the database's."""
 
@@ -93,6 +116,7 @@ class PostgresControl:
         self._database = database
         self._names = Names(database.place.schema)
         self._key = database.place.lock_key("control")
+        self.files = CrawlFiles(self._rows, self._change, self._exclusions_kept_before)
 
     def close(self) -> None:
         """Connections are the database's."""
@@ -236,6 +260,7 @@ class PostgresControl:
                     *(key, new.fingerprint, new.has_all_seeds),
                 ),
             )
+            keep_files_of(self._tables(session), number, new)
             self._add_seeds(session, number, new.seeds)
             return self._crawl(session, number), True
 
@@ -442,17 +467,24 @@ class PostgresControl:
         )
         return [(at, text) for at, text in rows]
 
-    def keep_exclusions(self, crawl: int, text: str) -> None:
-        with self._transaction() as session:
-            session.send(
-                self._sql("UPDATE @crawls SET exclusions = %s WHERE id = %s"), (text, crawl)
-            )
+    # Parts of the above
 
-    def exclusions(self, crawl: int) -> str | None:
+    def _exclusions_kept_before(self, crawl: int) -> str | None:
+        """They had a column of their own once."""
         rows = self._rows("SELECT exclusions FROM @crawls WHERE id = %s", (crawl,))
         return rows[0][0] if rows else None
 
-    # Parts of the above
+    def _change(self, work: Callable[[Changes], Result]) -> Result:
+        """Of the files of crawls, see `CrawlFiles`: each does no harm when it is done twice."""
+
+        def change() -> Result:
+            with self._changing() as session:
+                return work(self._tables(session))
+
+        return self._repeated_when_lost(change)
+
+    def _tables(self, session: Session) -> _OpenTables:
+        return _OpenTables(session, self._names)
 
     def _repeated_when_lost(self, change: Callable[[], Result]) -> Result:
         """Of a change that does no harm when it is done twice."""
@@ -515,13 +547,7 @@ class PostgresControl:
     def _add_seeds(
         self, session: Session, crawl: int, by_shard: Mapping[int, Sequence[str]]
     ) -> None:
-        for shard, urls in by_shard.items():
-            for start in range(0, len(urls), SEEDS_AT_ONCE):
-                batch = orjson.dumps(list(urls[start : start + SEEDS_AT_ONCE]))
-                session.send(
-                    self._sql("INSERT INTO @seeds (shard, crawl, urls) VALUES (%s, %s, %s)"),
-                    (shard, crawl, batch),
-                )
+        add_seeds(self._tables(session), crawl, by_shard)
 
     def _resplit(self, session: Session, shards: int) -> None:
         """What waits for the owners of shards, given to the shards of a new count. One batch at a

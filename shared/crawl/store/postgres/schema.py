@@ -69,7 +69,20 @@ _CONTROL_FIRST = (
 )
 # Seconds that a request of the shard's last owner may last; NULL: it had none.
 _CONTROL_LONGEST_FETCH = ("ALTER TABLE @shards ADD COLUMN longest_fetch_s double precision",)
-CONTROL = (_CONTROL_FIRST, _CONTROL_LONGEST_FETCH)
+# What crawls have of the files that they name. A text has its parts, which are packed, under the
+# digest of the whole.
+_CONTROL_FILES = (
+    "CREATE TABLE @texts ("
+    " key bytea NOT NULL, part integer NOT NULL, body bytea NOT NULL, PRIMARY KEY (key, part))",
+    "ALTER TABLE @texts ALTER COLUMN body SET STORAGE EXTERNAL",
+    "ALTER TABLE @crawls ADD COLUMN exclusions_key bytea",
+    "CREATE TABLE @seed_files ("
+    " crawl bigint PRIMARY KEY, name text NOT NULL, size bigint NOT NULL DEFAULT 0,"
+    " digest bytea NOT NULL, refused bigint NOT NULL DEFAULT 0,"
+    " is_read boolean NOT NULL DEFAULT false, trouble text NOT NULL DEFAULT '',"
+    " reader text NOT NULL DEFAULT '', until double precision NOT NULL DEFAULT 0)",
+)
+CONTROL = (_CONTROL_FIRST, _CONTROL_LONGEST_FETCH, _CONTROL_FILES)
 
 _UPDATED = "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05"
 _UPDATED_OFTEN = "fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05"

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,8 +11,14 @@ from manyhands.shared.crawl.store.clock import Moment, moment
 from manyhands.shared.crawl.store.control_words import (
     ALL_CRAWLS,
     MOST_NOTES,
-    SEEDS_AT_ONCE,
     crawl_of_row,
+)
+from manyhands.shared.crawl.store.crawl_files import (
+    Changes,
+    CrawlFiles,
+    Result,
+    add_seeds,
+    keep_files_of,
 )
 from manyhands.shared.crawl.store.model import (
     Crawl,
@@ -31,6 +36,7 @@ from manyhands.shared.crawl.store.model import (
 )
 from manyhands.shared.crawl.store.sqlite import resplit
 from manyhands.shared.crawl.store.sqlite.database import Database, to_json
+from manyhands.shared.crawl.store.sqlite.tables import SqliteTables
 from manyhands.shared.crawl.store.whole.closing import CLOSED, Closed, refusal, tag_in
 
 _CRAWL = (
@@ -46,6 +52,8 @@ class SqliteControl:
     def __init__(self, database: Database, clock: Callable[[], Moment] = moment) -> None:
         self._database = database
         self._clock = clock
+        self._tables = SqliteTables(database)
+        self.files = CrawlFiles(self._tables.ask, self._change, self._exclusions_kept_before)
 
     def close(self) -> None:
         self._database.close()
@@ -166,6 +174,7 @@ class SqliteControl:
                     *(new.idempotency_key, new.fingerprint, new.has_all_seeds),
                 ),
             )
+            keep_files_of(self._tables, number, new)
             self._add_seeds(number, new.seeds)
         return self.crawl(number), True
 
@@ -350,23 +359,18 @@ class SqliteControl:
             "SELECT at, text FROM notes WHERE crawl = ? ORDER BY id DESC LIMIT ?", (crawl, limit)
         )
 
-    def keep_exclusions(self, crawl: int, text: str) -> None:
-        kept = self._exclusions_file(crawl)
-        draft = kept.with_suffix(".new")
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(kept)
+    # Parts of the above
 
-    def exclusions(self, crawl: int) -> str | None:
+    def _exclusions_kept_before(self, crawl: int) -> str | None:
+        """They had files of their own beside the database once."""
         try:
-            return self._exclusions_file(crawl).read_text(encoding="utf-8")
+            return self._database.path.with_name(f"exclusions-{crawl}.txt").read_text("utf-8")
         except FileNotFoundError:
             return None
 
-    # Parts of the above
-
-    def _exclusions_file(self, crawl: int) -> Path:
-        """Beside the database: they may be long."""
-        return self._database.path.with_name(f"exclusions-{crawl}.txt")
+    def _change(self, work: Callable[[Changes], Result]) -> Result:
+        with self._changing():
+            return work(self._tables)
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
@@ -413,9 +417,4 @@ class SqliteControl:
 
     def _add_seeds(self, crawl: int, by_shard: Mapping[int, Sequence[str]]) -> None:
         self.crawl(crawl)
-        for shard, urls in by_shard.items():
-            for start in range(0, len(urls), SEEDS_AT_ONCE):
-                self._database.run(
-                    "INSERT INTO seeds (shard, crawl, urls) VALUES (?, ?, ?)",
-                    (shard, crawl, orjson.dumps(list(urls[start : start + SEEDS_AT_ONCE]))),
-                )
+        add_seeds(self._tables, crawl, by_shard)

@@ -132,5 +132,17 @@ class Schema:
 # Tells the crawls of this directory from those of all others, whose numbers begin with 1, too.
 _CONTROL_TAG = ("INSERT INTO facts VALUES ('tag', abs(random()) % (1 << 40))",)
 
-CONTROL = Schema(0x4D48_4354, (_CONTROL_FIRST, _CONTROL_TAG))  # "MHCT"
+# What crawls have of the files that they name. A text has its parts under the digest of the whole.
+_CONTROL_FILES = (
+    "CREATE TABLE texts ("
+    " key BLOB NOT NULL, part INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (key, part))",
+    "ALTER TABLE crawls ADD COLUMN exclusions_key BLOB",
+    "CREATE TABLE seed_files ("
+    " crawl INTEGER PRIMARY KEY, name TEXT NOT NULL, size INTEGER NOT NULL DEFAULT 0,"
+    " digest BLOB NOT NULL, refused INTEGER NOT NULL DEFAULT 0, is_read INTEGER NOT NULL DEFAULT 0,"
+    " trouble TEXT NOT NULL DEFAULT '', reader TEXT NOT NULL DEFAULT '',"
+    " until REAL NOT NULL DEFAULT 0)",
+)
+
+CONTROL = Schema(0x4D48_4354, (_CONTROL_FIRST, _CONTROL_TAG, _CONTROL_FILES))  # "MHCT"
 SHARD = Schema(0x4D48_5348, (_SHARD_FIRST, _SHARD_PUT_OFF))  # "MHSH"

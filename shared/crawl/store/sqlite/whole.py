@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 from manyhands.shared.crawl.store.clock import keep_time_of
-from manyhands.shared.crawl.store.errors import StateDamaged
+from manyhands.shared.crawl.store.errors import StateDamaged, StateError
 from manyhands.shared.crawl.store.sqlite.control import SqliteControl
 from manyhands.shared.crawl.store.sqlite.database import open_file, open_for_reading
 from manyhands.shared.crawl.store.sqlite.directory import (
@@ -45,6 +45,12 @@ class SqliteWhole:
         if database is None:
             return None
         self._opened.callback(database.close)
+        version = database.value("PRAGMA user_version")
+        if version != CONTROL.version:
+            raise StateError(
+                f"{self.shown} has version {version} of its tables, this release has"
+                f" {CONTROL.version}: `manyhands state create` brings it up to date"
+            )
         return SqliteTables(database)
 
     def open_control(self) -> tuple[SqliteControl, SqliteControlTables]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from manyhands.shared.crawl.store.errors import StateDamaged, StateError
+from manyhands.shared.crawl.store.texts import unpack
 from manyhands.shared.crawl.store.whole.closing import CLOSED, Closed, refusal
 from manyhands.shared.crawl.store.whole.protocol import WholeStore, facts_of
 from manyhands.shared.crawl.store.whole.recount import counts, faults
@@ -106,3 +107,24 @@ def _of_control(control: Tables, checked: Checked) -> Iterator[str]:
         )
         if number:
             yield f"{number:,} {what} are for a shard or a crawl that is not there"
+    [(number,)] = control.ask(
+        "SELECT count(*) FROM @seed_files WHERE NOT EXISTS"
+        " (SELECT 1 FROM @crawls AS crawls WHERE crawls.id = @seed_files.crawl)"
+    )
+    if number:
+        yield f"{number:,} seed files are for a crawl that is not there"
+    yield from _of_exclusions(control)
+
+
+def _of_exclusions(control: Tables) -> Iterator[str]:
+    """One list at a time: each may be long."""
+    keys = control.ask(
+        "SELECT exclusions_key, min(id) FROM @crawls WHERE exclusions_key IS NOT NULL"
+        " GROUP BY exclusions_key ORDER BY 2"
+    )
+    for key, crawl in keys:
+        parts = control.ask("SELECT body FROM @texts WHERE key = %s ORDER BY part", (key,))
+        try:
+            unpack(key, (body for (body,) in parts))
+        except ValueError as error:
+            yield f"the exclusions of crawl {crawl} are damaged: {error}"

@@ -46,6 +46,7 @@ _CRAWLS = _Table(
     (
         *("id", "spec", "state", "ends_as", "reason", "created_at", "started_at", "ended_at"),
         *("has_all_seeds", "seed_file_lines", "idempotency_key", "fingerprint"),
+        "exclusions_key",
     ),
 )
 _OTHERS = (
@@ -55,6 +56,9 @@ _OTHERS = (
     _Table("purges", ("id", "shard", "crawl", "domain")),
     _Table("grants", ("crawl", "member", "pages"), (0, "")),
     _Table("notes", ("id", "crawl", "at", "text")),
+    _Table("texts", ("key", "part", "body"), (b"", 0)),
+    # Without their readers, who have to ask the new store.
+    _Table("seed_files", ("crawl", "name", "size", "digest", "refused", "is_read", "trouble")),
 )
 
 
@@ -65,10 +69,11 @@ def copy_control(
     layout, see `ControlStore.finish_reshard`."""
     for table in (_CRAWLS, *_OTHERS):
         _copy(table, old, new)
-    for (crawl,) in old.ask("SELECT id FROM @crawls"):
-        exclusions = old_control.exclusions(crawl)
+    for (crawl,) in old.ask("SELECT id FROM @crawls WHERE exclusions_key IS NULL"):
+        # Kept by an earlier release.
+        exclusions = old_control.files.exclusions(crawl)
         if exclusions is not None:
-            new_control.keep_exclusions(crawl, exclusions)
+            new_control.files.keep_exclusions(crawl, exclusions)
 
 
 def _copy(table: _Table, old: Tables, new: ControlTables) -> None:

@@ -6,8 +6,11 @@ import pytest
 
 from manyhands.api.crawls.limited_by import NO_WORKER, OwnerFigures, PutOff, Situation, limited_by
 from manyhands.shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
-from tests.unit.api.crawls.made_up import a_crawl, counters
+from manyhands.shared.crawl.store.model import SeedFile
+from tests.unit.api.crawls.made_up import CREATED_AT, a_crawl, counters
 
+A_MOMENT_LATER = CREATED_AT + 1
+LATER = CREATED_AT + 1000
 BUSY = counters(queued=100, claimed=5, parsing=3)
 
 
@@ -61,6 +64,30 @@ def test_nothing_limits_a_crawl_that_has_ended(state):
 )  # fmt: skip
 def test_what_a_crawl_waits_for_before_it_starts(more, where, said):
     assert said in limited_by(a_crawl(CrawlState.STARTING, **more), where)
+
+
+FILE = SeedFile(7, "seeds.txt", lines=12, reader="me", until=LATER)
+
+
+@pytest.mark.parametrize(
+    ("file", "now", "members", "said"),
+    [
+        (FILE, A_MOMENT_LATER, 1, "the seed file is being read: 12 lines so far"),
+        (FILE._replace(until=0.0, lines=0), A_MOMENT_LATER, 1, "about to be read"),
+        (FILE, LATER, 1, "no API that has the seed file seeds.txt is reading it: 12 lines"),
+        (
+            FILE._replace(trouble="it is gone"),
+            LATER,
+            1,
+            "seeds.txt cannot be read: it is gone: 12",
+        ),
+        (FILE, A_MOMENT_LATER, 0, f"12 lines so far; {NO_WORKER} to take them"),
+    ],
+)
+def test_who_reads_the_seed_file_or_why_nobody_does(file, now, members, said):
+    crawl = a_crawl(CrawlState.STARTING, spec={"seed_file": "seeds.txt"}, has_all_seeds=False)
+    where = replace(situation(members=members, seeds_waiting=1), seed_file=file, now=now)
+    assert said in limited_by(crawl, where)
 
 
 def test_a_pause_tells_of_what_is_still_in_flight():

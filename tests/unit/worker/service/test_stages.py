@@ -76,8 +76,65 @@ def test_without_a_word_every_queue_of_the_registered_types_is_a_stage():
     )
 
 
-def test_queues_that_are_named_are_one_stage_in_their_order():
-    assert resolve_stages(EVERYTHING, "a:3,b:1", QUEUES, {}) == (Stage("worker", "a:3,b:1"),)
+@pytest.mark.parametrize(("queues", "weight"), [("a:3,b:1", 4), ("a,parse,b", 1), (" a , b", 1)])
+def test_queues_that_are_named_are_one_stage_in_their_order(queues, weight):
+    (stage,) = resolve_stages(EVERYTHING, queues, QUEUES, {})
+    assert stage == Stage("worker", queues.replace(" ", ""), weight)
+
+
+@pytest.mark.parametrize(
+    ("queues", "stages"),
+    [
+        (
+            "default:1,parse:1,fetch.*:1",
+            [
+                Stage("fetch", "fetch.*:1", 1, feeds="parse"),
+                Stage("worker", "default:1,parse:1", 2),
+            ],
+        ),
+        (
+            "fetch.00:2,a:5,fetch.01:3",
+            [Stage("fetch", "fetch.00:2,fetch.01:3", 5, feeds="parse"), Stage("worker", "a:5", 5)],
+        ),
+        ("fetch.*", [Stage("fetch", "fetch.*", feeds="parse")]),
+        (
+            "fetch.*,parse",
+            [Stage("fetch", "fetch.*", feeds="parse"), Stage("worker", "parse", rank=1)],
+        ),
+        (
+            "urgent,parse,warc,fetch.07,low",
+            [
+                Stage("worker", "urgent,parse"),
+                Stage("warc", "warc", cap=CAPS["warc"], feeds="parse", rank=1),
+                Stage("fetch", "fetch.07", feeds="parse", rank=2),
+                Stage("worker-2", "low", rank=3),
+            ],
+        ),
+    ],
+)
+def test_named_queues_whose_jobs_fill_another_are_stages_of_their_own(queues, stages):
+    assert resolve_stages(EVERYTHING, queues, QUEUES, {}) == tuple(stages)
+
+
+def test_the_settings_file_says_what_named_queues_fill():
+    options = {
+        "images": Options(queues="large", feeds="done", cap=7),
+        "greet": Options(feeds="post", weight=9),
+        "fetch": Options(feeds="", cap=40, weight=9),
+    }
+    assert resolve_stages(EVERYTHING, "large:2,default:3,fetch.*:1,b:4", QUEUES, options) == (
+        Stage("fetch", "fetch.*:1", 1, cap=40),
+        Stage("greet", "default:3", 3, feeds="post"),
+        Stage("images", "large:2", 2, cap=7, feeds="done"),
+        Stage("worker", "b:4", 4),
+    )
+
+
+def test_crawls_among_named_queues_need_their_handlers():
+    stages = resolve_stages(EVERYTHING, "crawl.*,parse", WITH_CRAWL, {})
+    assert [(stage.name, stage.feeds) for stage in stages] == [("crawl", "parse"), ("worker", "")]
+    with pytest.raises(ConfigError, match=r"WORKER_QUEUES names crawl\.\*.*WORKER_HANDLERS"):
+        resolve_stages(EVERYTHING, "crawl.*,parse", QUEUES, {})
 
 
 def test_a_named_stage_takes_the_queue_of_its_type():

@@ -33,8 +33,9 @@ def view(
     wanted: int = ENDLESS,
     is_idle: bool = False,
     pace: float = 1.0,
+    rank: int = 0,
 ) -> StageView:
-    return StageView(weight, cap, running, outstanding, wanted, is_idle, pace)
+    return StageView(weight, cap, running, outstanding, wanted, is_idle, pace, rank)
 
 
 VIEWS = st.builds(
@@ -46,6 +47,7 @@ VIEWS = st.builds(
     wanted=st.integers(0, 60),
     is_idle=st.booleans(),
     pace=st.floats(0, 1),
+    rank=st.integers(0, 2),
 )
 
 
@@ -104,6 +106,7 @@ def test_nobody_rises_above_one_that_still_waits(slots, stages):
     for one, other in combinations(range(len(stages)), 2):
         for low, high in ((one, other), (other, one)):
             is_same_kind = stages[low].is_idle == stages[high].is_idle
+            is_same_kind &= stages[low].rank == stages[high].rank
             waits = has[low] < useful(slots, stages[low])
             rose = has[high] > held(stages[high])
             if is_same_kind and waits and rose:
@@ -111,9 +114,27 @@ def test_nobody_rises_above_one_that_still_waits(slots, stages):
                 assert (has[high] - 1) * weights[0] < (has[low] + 1) * weights[1]
 
 
+@given(st.integers(1, 200), st.lists(VIEWS, min_size=2, max_size=5))
+def test_in_a_strict_order_nobody_gets_what_one_before_it_could_use(slots, stages):
+    given_out = credits(slots, stages)
+    for before, of_before in zip(stages, given_out, strict=True):
+        could_use_more = held(before) + of_before < useful(slots, before)
+        for after, of_after in zip(stages, given_out, strict=True):
+            if could_use_more and before.rank < after.rank and before.is_idle == after.is_idle:
+                assert not of_after
+
+
 @pytest.mark.parametrize(
     ("slots", "stages", "expected"),
     [
+        pytest.param(10, [view(), view(9, rank=1)], [10, 0], id="a strict order"),
+        pytest.param(10, [view(pace=0.25), view(rank=1)], [2, 8], id="what a slowed one leaves"),
+        pytest.param(
+            10,
+            [view(wanted=4), view(rank=1, wanted=2), view(rank=2)],
+            [4, 2, 4],
+            id="each what those before it leave",
+        ),
         pytest.param(10, [view()], [10], id="one stage gets everything"),
         pytest.param(10, [view(wanted=3)], [3], id="and no more than it wants"),
         pytest.param(10, [view(running=6, outstanding=4)], [0], id="all taken"),
