@@ -38,11 +38,14 @@ class StageService(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class StageNeeds:
-    """What a service gets. Jobs are taken from the queues that it sets. `sinks` are all those of
-    the process, maybe none."""
+    """What a service gets. `state` is where crawls are kept, empty if nowhere. Jobs are taken from
+    the queues that it sets, and fetch jobs from those that `set_fetch_queues` gets, if the process
+    takes any. `sinks` are all those of the process, maybe none."""
 
     settings: Settings
+    state: tuple[str, ...]
     slots: int
     push: Push
     sinks: Sinks
     set_queues: Callable[[Sequence[str]], None]
+    set_fetch_queues: Callable[[Sequence[str]], None] | None

@@ -16,6 +16,7 @@ from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
 from manyhands.worker.process.fork_safety import SIGNALS
 from manyhands.worker.service import exits
+from manyhands.worker.service.stages import names_fetch_jobs
 from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 from manyhands.worker.supervision.child_handle import ChildHandle
 from manyhands.worker.supervision.child_slot import ChildSlot, Service
@@ -76,7 +77,7 @@ class Supervisor:
         self._fetch_queues = FetchQueues(
             self._server,
             self._tell,
-            is_named=bool(settings.worker.stages or settings.worker.queues),
+            is_named=names_fetch_jobs(self._groups, settings.worker.queues, settings.stages),
         )
         self._child_is_ready = asyncio.Event()
         self._connection: asyncio.Task[None] | None = None

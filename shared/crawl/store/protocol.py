@@ -18,8 +18,10 @@ from manyhands.shared.crawl.store.model import (
     ClaimedUrl,
     Crawl,
     DomainRule,
+    EndedJob,
     ErrorGroup,
     Fetches,
+    JobRow,
     Layout,
     Lease,
     Member,
@@ -66,6 +68,9 @@ class ShardReader(Protocol):
 
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
         """Those of them with URLs of one crawl."""
+
+    def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
+        """The fetch jobs of these keys that are here."""
 
     def close(self) -> None: ...
 
@@ -160,6 +165,17 @@ class ShardStore(ShardReader, Protocol):
 
     def count(self, crawl: int, deltas: Mapping[str, int]) -> None:
         """Add to counters other than those of the URL states."""
+
+    # Fetch jobs: URLs of no crawl
+
+    def untold_jobs(self, limit: int) -> list[EndedJob]:
+        """Those that ended without a page, and were not told."""
+
+    def jobs_told(self, ids: Sequence[int]) -> None: ...
+
+    def forget_jobs(self, before: float, limit: int) -> int:
+        """Forget those that ended before then, at most `limit` of them; returns how many. One that
+        was not told stays."""
 
     # Robots
 
@@ -370,6 +386,9 @@ class ShardReaders(Protocol):
             for _, reader in self.each(layout)
             for origin in reader.put_off_of(crawl, now, limit)
         ]
+
+    def jobs(self, layout: Layout, keys: Sequence[bytes]) -> list[JobRow]:
+        return [job for _, reader in self.each(layout) for job in reader.jobs(keys)]
 
     def received(
         self, layout: Layout, wanted: Mapping[int, Collection[int]]
