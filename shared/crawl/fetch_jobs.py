@@ -28,6 +28,8 @@ from manyhands.shared.urls import shard_queue
 
 # The fields of `custom.mh`.
 HOP, TURN, FIRST_URL, CAUSE = "hop", "turn", "url", "cause"
+# And of the parse job of its page: a queue, the key and the URL.
+ANSWER_TO = "answer_to"
 # What a worker says when it fails a job for good: a dead job with it was told to its producer.
 DEAD = "Dead"
 # As that of every URL in a store.

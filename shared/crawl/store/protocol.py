@@ -149,7 +149,8 @@ class ShardStore(ShardReader, Protocol):
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         """Queue again what has been PARSING since before then, with one more attempt; fail it
-        (reason 'lost in parsing') after `most_attempts`. How many rows were changed."""
+        (reason 'lost in parsing') after `most_attempts`. How many rows were changed. Fetch jobs
+        become DONE instead: their pages are in the broker, whoever parses them."""
 
     def cancel(self, crawl: int, limit: int) -> int:
         """QUEUED becomes CANCELLED, at most `limit` at a time; returns how many."""

@@ -236,9 +236,19 @@ class Shard:
         changed = 0
         for crawl in self._crawls_with(UrlState.PARSING):
             rows = self._rows.parsing_since(crawl, parsing_since, limit - changed)
+            if crawl == NO_CRAWL:
+                self._need_no_answer(rows, now)
+                continue
             changed += len(rows)
             self._readmit(crawl, rows, now, most_attempts)
         return changed
+
+    def _need_no_answer(self, rows: Sequence[tuple[int, int, int, str]], now: float) -> None:
+        """The broker has the parse jobs of fetch jobs, and whoever parses them may say nothing."""
+        for _, origin, _, _ in rows:
+            self._tally.move(NO_CRAWL, origin, UrlState.PARSING, UrlState.DONE)
+        if rows:
+            self._rows.mark_done([row[0] for row in rows], now)
 
     def cancel(self, crawl: int, limit: int) -> int:
         rows = self._rows.queued_of_crawl(crawl, limit)

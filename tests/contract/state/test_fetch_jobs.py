@@ -127,6 +127,20 @@ def test_what_ended_long_ago_is_forgotten_a_part_at_a_time(stores: Stores, shard
     assert admit_jobs(shard, 1) == Admitted(new=1)
 
 
+def test_a_page_of_a_job_is_done_without_an_answer_and_never_fetched_again(shard):
+    admit_jobs(shard, 2)
+    end(shard, UrlState.PARSING, UrlState.PARSING)
+    with shard.transaction():
+        assert shard.parsed(NO_CRAWL, [job(0).key], LATER) == [0]
+        assert shard.readmit(LATER, LATER, 3, 10) == 0
+        assert states_by_key(shard, 2) == {0: UrlState.DONE, 1: UrlState.PARSING}
+    with shard.transaction():
+        assert shard.readmit(LATER + 1, LATER + 900, 3, 10) == 0
+    assert states_by_key(shard, 2) == {0: UrlState.DONE, 1: UrlState.DONE}
+    counters = shard.counters(NO_CRAWL)
+    assert (counters["done"], counters["parsing"], counters["pages"]) == (2, 0, 2)
+
+
 def test_urls_of_crawls_are_never_forgotten(shard):
     admit(shard, [url(f"{SITE}/page")])
     (claimed,) = claim(shard, origin_id(shard))

@@ -4,7 +4,7 @@ they are made again, under the same jids."""
 
 from dataclasses import dataclass
 
-from manyhands.shared.crawl.fetch_jobs import FetchJob
+from manyhands.shared.crawl.fetch_jobs import ANSWER_TO, FetchJob
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
 from manyhands.shared.jobs import rfc3339, utc_now
@@ -30,7 +30,9 @@ class JobEnds:
         await self.push([job.redirected_to(target.text, self.admission.shards)])
         return Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
 
-    async def hand_to_parse(self, claimed: ClaimedUrl, answer: Answer) -> Settled:
+    async def hand_to_parse(self, claimed: ClaimedUrl, answer: Answer, queue: str) -> Settled:
+        """The parse stage says in that queue that it has the page; it need not: the page is in the
+        broker."""
         job = FetchJob.of_text(claimed.job)
         size = len(answer.body)
         made = parse_job(
@@ -44,10 +46,12 @@ class JobEnds:
             truncate_bytes=self.truncate_bytes,
             fetch_id=job.id,
         )
+        answer_to = [queue, claimed.key.hex(), claimed.url]
+        made.custom = {"mh": {"id": made.jid, "deliveries": 0, ANSWER_TO: answer_to}}
         answer.becomes(sum(len(text) for text in made.args if isinstance(text, str)))
         await self.push([made])
         return Settled(
-            claimed.id, UrlState.DONE, answer.status, size=size, attempts=claimed.attempts
+            claimed.id, UrlState.PARSING, answer.status, size=size, attempts=claimed.attempts
         )
 
 
