@@ -76,10 +76,11 @@ def _rows(
 
 
 def _view(jid: str, row: JobRow, now: float) -> FetchJobState:
-    is_waiting = row.state is UrlState.QUEUED and row.due_at > now
+    # One that is claimed is next in line, or being fetched.
+    is_waiting = row.state <= UrlState.CLAIMED and row.due_at > now
     return FetchJobState(
         jid=jid,
-        state=_NAMES.get(row.state, DEAD),
+        state="waiting" if is_waiting else _NAMES.get(row.state, DEAD),
         url=row.url,
         until=datetime.fromtimestamp(row.due_at, UTC) if is_waiting else None,
         status=row.status,

@@ -241,6 +241,10 @@ class CrawlService:
         groups = await self._store.shards(lambda readers, layout: readers.errors(layout, crawl))
         return ErrorList(errors=views.errors(groups))
 
+    async def shards(self) -> int:
+        """How many there are."""
+        return (await self._store.control(self._store.layout)).shards
+
     async def fetch_job(self, jid: str) -> FetchJobState | None:
         """None: it is in no shard."""
         return await self._store.shards(

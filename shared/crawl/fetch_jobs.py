@@ -92,25 +92,20 @@ class FetchJob(NamedTuple):
     def redirected_to(self, url: str, shards: int) -> Job:
         return self._job(url, shards, f"{self.turn}-{self.hop + 1}", {HOP: self.hop + 1})
 
-    def moved_to(self, url: str, shards: int) -> Job:
-        """The same, in the queue where it belongs."""
-        return self._job(url, shards, "", {HOP: self.hop})
-
     def failed_by(self, cause: str, shards: int) -> Job:
         """Whoever gets it fails it with this cause and kills it. Requeued from the dead set, it is
         fetched again."""
         return self._job(self.url, shards, f"dead{self.turn}", {TURN: self.turn + 1, CAUSE: cause})
 
     def _job(self, url: str, shards: int, suffix: str, more: dict[str, Any]) -> Job:
-        """Its jid follows from its identity where a repeat must be known again; a suffix of "" is
-        for one that must not be mistaken for the job that it replaces."""
+        """Its jid follows from its identity, so that a repeat is known again."""
         jid = f"{self.id}.{suffix}"
         ours = {"id": self.id, "deliveries": 0, TURN: self.turn, FIRST_URL: self.url} | more
         return Job(
             jobtype=FETCH,
             args=[url],
             queue=shard_queue(url, shards),
-            jid=jid if suffix and len(jid) >= MIN_JID_LENGTH else new_jid(),
+            jid=jid if len(jid) >= MIN_JID_LENGTH else new_jid(),
             retry=self.retry,
             reserve_for=self.reserve_for,
             created_at=_moment(self.created_at),

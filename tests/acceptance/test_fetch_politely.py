@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import orjson
 import pytest
 
 from devservers import PostgresServer
+from devservers.api import ApiServer
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.faktory.client import Client, JobFilter, MutateTarget
@@ -86,7 +88,7 @@ def urls_of(web: SyntheticWeb, ends: str) -> list[str]:
     return found
 
 
-async def all_ended(store: Crawling, number: int, within_s: float = 20.0) -> dict[str, int]:
+async def all_ended(store: Crawling, number: int, within_s: float = 30.0) -> dict[str, int]:
     def is_so() -> bool:
         counters = store.counters(NO_CRAWL)
         ended = sum(counters[name] for name in ("done", "failed", "disallowed", "skipped"))
@@ -178,6 +180,42 @@ async def test_a_job_without_a_page_is_a_dead_job_and_requeued_it_is_fetched_aga
     assert await worker.ended(30) == 0, worker.stderr
 
 
+@ON_BOTH_SERVERS
+async def test_the_api_tells_where_a_job_is(
+    server: AnyServer, start_worker: StartWorker, jobs_of: Crawling, tmp_path: Path
+) -> None:
+    web = jobs_of.web
+    page, refused = web.seeds[0], urls_of(web, "disallowed")[0]
+    host = urlsplit(refused).netloc
+    more = [one.url for one in web.perfect_crawl().values() if one.kind == "page"]
+    more = [url for url in more if urlsplit(url).netloc == host][:2]
+    settings = {"FAKTORY_URL": server.url, "CRAWL_STATE": jobs_of.place, "API_KEYS": "none"}
+    with ApiServer(None, settings=settings) as api, httpx.Client(base_url=api.url) as client:
+
+        def post(url: str) -> str:
+            answer = client.post("/jobs/fetch", json={"url": url})
+            assert answer.status_code == 202, answer.text
+            return str(answer.json()["jid"])
+
+        def state(jid: str) -> dict[str, Any]:
+            return dict(client.get(f"/jobs/{jid}").json())
+
+        worker = start(
+            start_worker, server, jobs_of, tmp_path / "records.ndjson", FETCH_DELAY_S="5"
+        )
+        jids = [post(url) for url in (page, refused, *more)]
+        # Of the two that follow the first of their domain, one is not asked before its time.
+        await eventually(lambda: any(state(jid).get("until") for jid in jids[1:]), 30)
+        await eventually(lambda: state(jids[0])["state"] == "done", 30)
+        assert state(jids[0])["status"] == 200
+        await eventually(lambda: state(jids[1])["state"] == "dead", 30)
+        assert state(jids[1])["reason"] == "not allowed by robots.txt"
+        for jid in jids[2:]:
+            await eventually(lambda jid=jid: state(jid)["state"] == "done", 40)  # type: ignore[misc]
+        worker.terminate()
+        assert await worker.ended(30) == 0, worker.stderr
+
+
 @ON_THE_BROKER
 async def test_a_redirect_goes_on_politely_as_the_same_job(
     server: AnyServer,
@@ -213,6 +251,57 @@ async def test_a_redirect_goes_on_politely_as_the_same_job(
     assert web.counts().requests == requests
     verdict = jobs_of.verdict(DELAY_S, may_repeat=True)
     assert verdict.is_polite, str(verdict)
+
+
+@ON_BOTH_SERVERS
+async def test_jobs_in_queues_of_other_numbers_of_shards_are_all_done(
+    server: AnyServer,
+    client: Client,
+    state: AnyState,
+    start_worker: StartWorker,
+    web: SyntheticWeb,
+    tmp_path: Path,
+) -> None:
+    """As from an API without a store: 64 at the API, 8 at the worker, and then the worker has 64
+    and the API 8."""
+    store = Crawling(tmp_path / "state", web, shards=8)
+    pages = [one.url for one in web.perfect_crawl().values() if one.kind == "page"]
+    sent: list[Job] = []
+
+    async def push(urls: Iterable[str], shards: int) -> None:
+        jobs = [Job(jobtype="fetch", args=[url], queue=shard_queue(url, shards)) for url in urls]
+        sent.extend(jobs)
+        await client.push_bulk(jobs)
+
+    records = tmp_path / "records.ndjson"
+    try:
+        await push(pages[:60], 64)
+        first = start(start_worker, server, store, records)
+        await all_ended(store, 10)
+        await push(pages[60:80], 64)
+        first.terminate()
+        assert await first.ended(40) == 0, first.stderr
+        assert len(records_in(records)) < len(sent)
+
+        await push(pages[80:], 8)
+        second = start(start_worker, server, store, records, CRAWL_SHARDS="64")
+        wanted = {job.jid: job.args[0] for job in sent}
+
+        def missing() -> set[str]:
+            return wanted.keys() - {one["id"] for one in records_in(records)}
+
+        try:
+            await eventually(lambda: not missing(), 60)
+        except AssertionError:
+            lost = {jid: wanted[jid] for jid in missing()}
+            raise AssertionError((lost, store.counters(NO_CRAWL), state.scheduled)) from None
+        assert len(records_in(records)) == len(sent)
+        verdict = store.verdict(DELAY_S, may_repeat=True)
+        assert verdict.is_polite, str(verdict)
+        second.terminate()
+        assert await second.ended(40) == 0, second.stderr
+    finally:
+        store.close()
 
 
 @ON_THE_BROKER

@@ -22,7 +22,7 @@ from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
 from manyhands.shared.tasks import Tasks
-from manyhands.shared.urls import fetch_queue
+from manyhands.shared.urls import fetch_queue, shard_queues
 from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
 from manyhands.worker.crawl.fetching.job_ends import JobEnds
 from manyhands.worker.crawl.fetching.next_url import NextUrls
@@ -77,7 +77,8 @@ MOST_ROBOTS_BYTES = 64 * 1024 * 1024
 
 
 class Owner:
-    """State: the parts, and whether it is closing."""
+    """State: the parts, whether it is closing, whether the number of shards is known, and which
+    queues of fetch jobs have some."""
 
     def __init__(
         self,
@@ -98,6 +99,8 @@ class Owner:
         self._log = get_logger("crawl").bind(member=self.name)
         self._set_queues = set_queues
         self._set_fetch_queues = set_fetch_queues
+        self._found_fetch_queues: set[str] = set()
+        self._knows_layout = False
         self._closing = asyncio.Event()
         self._ended = asyncio.Event()
         # Each part knows only parts built before it.
@@ -230,6 +233,7 @@ class Owner:
             await self._one_host.check(self._closing)
             if not await self._open():
                 return
+            self._knows_layout = True
             async with asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._leasing.renew(self._state), name="crawl-renew")
                 parts = [tasks.create_task(work) for work in self._parts()]
@@ -291,6 +295,12 @@ class Owner:
     def set_pace(self, pace: float) -> None:
         self._slots.pace = pace
 
+    def found_fetch_queues(self, names: Sequence[str]) -> None:
+        """Some may be of other numbers of shards: whoever leads takes their jobs, too."""
+        if set(names) != self._found_fetch_queues:
+            self._found_fetch_queues = set(names)
+            self._tell_queues()
+
     def families(self) -> Iterable[Family]:
         leasing = self._leasing
         shards = {"shards": len(leasing.shards), "damaged_shards": len(leasing.damaged)}
@@ -325,6 +335,8 @@ class Owner:
         ]
 
     def _tell_queues(self) -> None:
+        if not self._knows_layout:
+            return
         layout = self._control.layout
         shards = self._leasing.shards
         # What comes in for a shard that is away could only be held here.
@@ -334,7 +346,11 @@ class Owner:
             names += self._leader.leftover_queues(layout.most_ever, layout.shards)
         self._set_queues(names)
         if self._set_fetch_queues is not None:
-            self._set_fetch_queues([fetch_queue(number, layout.shards) for number in here])
+            fetch_queues = [fetch_queue(number, layout.shards) for number in here]
+            if self._leader.is_leading and not self._watch.is_all_away:
+                known = set(shard_queues(layout.shards))
+                fetch_queues += sorted(self._found_fetch_queues - known)
+            self._set_fetch_queues(fetch_queues)
 
     def _store_changed(self) -> None:
         self._slots.is_store_away = self._watch.is_all_away

@@ -29,7 +29,7 @@ from manyhands.shared.urls import fetch_queue, parse_url
 from manyhands.worker.crawl.owner import Owner
 from manyhands.worker.crawl.politeness.robots import check_user_agent
 from manyhands.worker.jobs.context import JobContext
-from manyhands.worker.jobs.outcomes import Dead, Defer
+from manyhands.worker.jobs.outcomes import Dead, Defer, Move
 from manyhands.worker.jobs.registry import REGISTRY
 from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.jobs.stage_services import StageNeeds
@@ -80,7 +80,6 @@ async def fetch_politely(url: str, context: JobContext) -> None:
     if cause is not None:
         raise Dead(cause)
     owner = _owner()
-    job = FetchJob.of(fields, context.id, url)
     try:
         target = parse_url(url)
     except InvalidUrl as error:
@@ -91,10 +90,9 @@ async def fetch_politely(url: str, context: JobContext) -> None:
     if fields.get("queue") != fetch_queue(shard, shards):
         # Pushed by somebody who counts the shards in another way.
         owner.jobs.moved_one()
-        context.push(job.moved_to(target.text, shards))
-        return
+        raise Move(fetch_queue(shard, shards))
     try:
-        await owner.jobs.admit(shard, target, job)
+        await owner.jobs.admit(shard, target, FetchJob.of(fields, context.id, url))
     except LeaseLost:
         raise Defer(utc_now() + timedelta(seconds=AGAIN_S)) from None
 

@@ -23,7 +23,7 @@ from manyhands.shared.jobs import (
     rfc3339,
     utc_now,
 )
-from manyhands.worker.jobs.outcomes import Defer, PutBack, Retry
+from manyhands.worker.jobs.outcomes import Defer, Move, PutBack, Retry
 
 # Time to report a result before the reservation ends: a share of it, within limits.
 MARGIN_SHARE = 0.1
@@ -122,12 +122,14 @@ def parse_delivery(payload: bytes, reserved_after: float) -> Delivery:
     return delivery
 
 
-def fresh_copy(delivery: Delivery, outcome: Retry | Defer | PutBack) -> bytes | None:
+def fresh_copy(delivery: Delivery, outcome: Retry | Defer | Move | PutBack) -> bytes | None:
     """The copy to queue when a job must run again; None when it has no retry left."""
     if isinstance(outcome, Retry):
         return retry_copy(delivery, outcome)
     if isinstance(outcome, Defer):
         return deferred_copy(delivery, outcome.until)
+    if isinstance(outcome, Move):
+        return _fresh(delivery, deliveries=0, queue=outcome.queue)
     return put_back_copy(delivery)
 
 

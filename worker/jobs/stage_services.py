@@ -23,6 +23,9 @@ class StageService(Protocol):
     def set_pace(self, pace: float) -> None:
         """Back-pressure: the share of its slots that it may use."""
 
+    def found_fetch_queues(self, names: Sequence[str]) -> None:
+        """Queues of fetch jobs that have some, of whatever number of shards."""
+
     async def stop_feeding(self) -> None:
         """Begin nothing new; return when nothing is under way. Handlers still run."""
 

@@ -15,13 +15,14 @@ from pathlib import Path
 
 from manyhands.shared.crawl.claim import are_fetch_queues
 from manyhands.shared.crawl.store.errors import StateAway
-from manyhands.shared.crawl.store.opening import tag_of
+from manyhands.shared.crawl.store.opening import shards_of, tag_of
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.faktory.dialer import Dialer
 from manyhands.shared.faktory.handshake import parse_url
 from manyhands.shared.jobtypes import FETCH
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
+from manyhands.shared.urls import shard_queues
 from manyhands.worker.jobs.consumer import CANCEL_GRACE_S, Consumer
 from manyhands.worker.jobs.execution import Execution, Middleware
 from manyhands.worker.jobs.observers import FailureLog, JobFigures, JobLog
@@ -93,6 +94,7 @@ class WorkerProcess:
         if FETCH in self._setup.stage_services:
             stages = with_owner(stages)
         resolved = {stage.name for stage in stages}
+        self._wanted_shards = settings.crawl.shards
         self._state = settings.crawl.state
         if not self._state and FETCH in self._setup.stage_services and resolved & FETCHING_STAGES:
             self._state = self._own_state()
@@ -267,6 +269,7 @@ class WorkerProcess:
         self.source.told_backlog(backlog.queues, backlog.paces)
         for stage, service in self._services.items():
             service.set_pace(stage.pace)
+            service.found_fetch_queues(backlog.fetch_queues)
 
     def _more_figures(self) -> list[Family]:
         told = [made for service in self._services.values() for made in service.families()]
@@ -315,11 +318,16 @@ class WorkerProcess:
     # Reports to the supervisor
 
     async def _tell_ready(self) -> None:
+        store = ""
+        if self._state and self._takes_fetch_jobs:
+            store, shards = await self._look_at_store()
+            if FETCH in self._setup.stage_services:
+                self._queues[FETCH] = shard_queues(shards)
         while not self.source.lanes.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
             await asyncio.sleep(READY_LOOK_S)
         self._link.tell(
             Ready(
-                store=await self._store_tag() if self._state and self._takes_fetch_jobs else "",
+                store=store,
                 left_out=self._left_out,
                 stages=[
                     StageReport(
@@ -334,12 +342,17 @@ class WorkerProcess:
             )
         )
 
-    async def _store_tag(self) -> str:
-        """Waits while the store is away: until then nobody knows whose fetch.NN are."""
+    async def _look_at_store(self) -> tuple[str, int]:
+        """Its tag, and how many shards it has. Waits while it is away: until then nobody knows
+        whose fetch.NN are."""
+
+        def look() -> tuple[str, int]:
+            return tag_of(self._state), shards_of(self._state, self._wanted_shards)
+
         has_said = False
         while True:
             try:
-                return await asyncio.to_thread(tag_of, self._state)
+                return await asyncio.to_thread(look)
             except StateAway as error:
                 if not has_said:
                     has_said = True

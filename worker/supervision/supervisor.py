@@ -304,7 +304,9 @@ class Supervisor:
         for event in events:
             self._tell_pressure(event)
         for child in children:
-            message = backlog_of(child.stages, sizes, self._paces, child.told_paces)
+            message = backlog_of(
+                child.stages, sizes, self._paces, child.told_paces, self._server.fetch_queues
+            )
             if message is not None:
                 child.tell(message)
 

@@ -213,8 +213,9 @@ class ControlStore(Protocol):
 
     # Layout
 
-    def layout(self, wanted: int) -> Layout:
-        """Created with this many shards if there is none yet; otherwise only `wanted` changes."""
+    def layout(self, wanted: int, *, may_change: bool = True) -> Layout:
+        """Created with this many shards if there is none yet; otherwise only `wanted` changes, if
+        it may."""
 
     def finish_reshard(
         self, generation: int, shards: int, held: Mapping[int, int] | None = None

@@ -265,6 +265,7 @@ class WorkingSet:
         if delay_s is not None:
             self._notes.keep_delay(domain, delay_s)
             next_at = domain.next_at = max(domain.next_at, now + delay_s)
+            self._notes.keep_time(domain)
         self.schedule.release(request, next_at)
         if not origin.urls:
             self.schedule.remove(origin)

@@ -73,6 +73,10 @@ def test_one_that_waits_says_until_when_if_that_is_known() -> None:
     assert found(Readers({(0, 0): UrlState.DONE}, due_at=NOW + 5)).until is None
 
 
+def test_one_that_is_next_in_line_waits_for_its_domain() -> None:
+    assert found(Readers({(0, 0): UrlState.CLAIMED}, due_at=NOW + 5)).state == "waiting"
+
+
 def test_one_that_is_not_there_is_asked_for_once() -> None:
     readers = Readers({})
     assert found(readers) is None
