@@ -217,6 +217,36 @@ async def test_the_api_tells_where_a_job_is(
 
 
 @ON_THE_BROKER
+async def test_with_nothing_set_jobs_are_kept_beside_the_worker_and_another_store_is_refused(
+    server: AnyServer,
+    client: Client,
+    start_worker: StartWorker,
+    web: SyntheticWeb,
+    tmp_path: Path,
+) -> None:
+    records = tmp_path / "records.ndjson"
+    settings = {
+        **web.worker_settings,
+        "WORKER_HANDLERS": HANDLERS,
+        "WORKER_QUEUES": "fetch.*:3,parse:1",
+        "SINKS": f"jsonl:{records}",
+    }
+    worker = start_worker(server.url, **settings)
+    jobs = [Job(jobtype="fetch", args=[url], queue=shard_queue(url, 64)) for url in web.seeds[::3]]
+    await client.push_bulk(jobs)
+    await eventually(lambda: len(records_in(records)) == len(jobs), 60)
+    assert (tmp_path / "crawls" / "control.db").exists()
+    (said,) = [one for one in worker.events() if "kept beside this worker" in one]
+    assert "CRAWL_STATE" in said
+    (said,) = [one for one in worker.events() if "FETCH_CONTACT" in one]
+
+    other = start_worker(server.url, **settings, CRAWL_STATE=str(tmp_path / "other"))
+    assert await other.ended(60) == 1
+    (line,) = other.said
+    assert "set CRAWL_STATE to the store of the others, a PostgreSQL database" in line
+
+
+@ON_THE_BROKER
 async def test_a_redirect_goes_on_politely_as_the_same_job(
     server: AnyServer,
     client: Client,

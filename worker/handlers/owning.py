@@ -24,7 +24,6 @@ from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.errors import ConfigError, InvalidUrl
 from manyhands.shared.jobs import utc_now
 from manyhands.shared.jobtypes import FETCH
-from manyhands.shared.logs import get_logger
 from manyhands.shared.urls import fetch_queue, parse_url
 from manyhands.worker.crawl.owner import Owner
 from manyhands.worker.crawl.politeness.robots import check_user_agent
@@ -116,11 +115,6 @@ def make_owner(process: ProcessSetup, needs: StageNeeds) -> Owner:
     if not needs.state:
         raise ConfigError("the stage crawl needs CRAWL_STATE, where the state of crawls is kept")
     check_user_agent(settings.fetch.user_agent)
-    if needs.set_fetch_queues is not None and not settings.fetch.contact:
-        get_logger("crawl").warning(
-            "fetch jobs tell the sites that they visit nobody to turn to: set FETCH_CONTACT to an "
-            "e-mail address"
-        )
     allowed = AddressRule(settings.allow.nets)
     fetcher = Http1Fetcher(settings.fetch, allowed, budget=process.page_budget)
     process.resources.close_at_stop(fetcher.close)
