@@ -30,7 +30,7 @@ from manyhands.worker.jobs.stage_services import Push
 TELL_S = 1.0
 # Of one shard.
 TOLD_AT_ONCE = 500
-FORGOTTEN_AT_ONCE = 5_000
+FORGOTTEN_AT_ONCE = 1_000
 
 
 class FetchJobs:
