@@ -25,7 +25,7 @@ from manyhands.api.batcher import Batcher, BatchRules
 from manyhands.api.bodies import ClientGone, Receive
 from manyhands.api.budget import Shares
 from manyhands.api.crawls.routes import router as crawl_router
-from manyhands.api.crawls.service import open_crawls
+from manyhands.api.crawls.service import CrawlService, open_crawls
 from manyhands.api.guard import ANYBODY, Guard, read_headers
 from manyhands.api.handing_down import handed_down
 from manyhands.api.intake import Intake
@@ -156,6 +156,7 @@ class Service:
         )
         batcher = Batcher(client, rules, self._metrics)
         self._metrics.held.set_function(lambda: batcher.held_jobs)
+        crawls = await open_crawls(self._crawl)
         parts = Parts(
             settings=self._settings,
             client=client,
@@ -164,14 +165,14 @@ class Service:
             streams=Shares(MAX_STREAM_BYTES, keys=self._guard.keys),
             pages=ByteBudget(HELD_PAGES_BYTES),
             intake=Intake(
-                shards=self._crawl.shards,
+                shards=await self._shards(crawls),
                 allows_unknown=self._settings.allow_unknown_types,
                 keeps_big_integers=lambda: client.is_our_broker,
             ),
             metrics=self._metrics,
             web=web,
             run_directory=self._run_directory,
-            crawls=await open_crawls(self._crawl),
+            crawls=crawls,
         )
         app.state.parts = self._parts = parts
         _drain_on_sigterm(parts)
@@ -181,6 +182,21 @@ class Service:
         await client.close()
         if parts.crawls is not None:
             await parts.crawls.close()
+
+    async def _shards(self, crawls: CrawlService | None) -> int:
+        """As many as the store has, if it can be asked. Jobs that are in the queue of another
+        number of shards are forwarded by the workers."""
+        if crawls is None:
+            return self._crawl.shards
+        try:
+            return await crawls.shards()
+        except Problem as problem:
+            self._log.warning(
+                "the number of shards is not known: CRAWL_SHARDS is taken for it",
+                shards=self._crawl.shards,
+                why=problem.detail,
+            )
+            return self._crawl.shards
 
 
 def create() -> Service:

@@ -11,6 +11,7 @@ from prometheus_client.core import Metric
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from manyhands.api.bodies import read_body
+from manyhands.api.crawls.fetch_jobs import FetchJobState, JobState
 from manyhands.api.intake import checked
 from manyhands.api.keys import Key
 from manyhands.api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
@@ -83,19 +84,17 @@ class AcceptedLines(BaseModel):
     errors: list[LineError] = Field(description="The first 1,000 of the refused lines")
 
 
-class JobState(BaseModel):
-    jid: str
-    state: str = Field(examples=["queued"])
-
-
-@router.get("/jobs/{name}", tags=["jobs"], response_model=JobState)
+@router.get("/jobs/{name}", tags=["jobs"], response_model=FetchJobState | JobState)
 async def get_job(
     name: Annotated[str, Path(max_length=200, description="The job's jid")],
     parts: PartsOf,
 ) -> Any:
-    """Where a job is. Only the embedded broker can tell."""
+    """Where a job is. A fetch job that a worker has taken in is in the store; of other jobs only
+    the embedded broker can tell."""
     if name in JOB_TYPES:
         raise HTTPException(405)
+    if parts.crawls is not None and (found := await parts.crawls.fetch_job(name)) is not None:
+        return found
     return await _from_web(parts, f"/jobs/{quote(name, safe='')}", "look up a job", STATE_BYTES)
 
 

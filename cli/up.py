@@ -19,7 +19,7 @@ API = {"API_BIND": "127.0.0.1:3000"}
 WORKER = {
     "WORKER_HTTP_BIND": "127.0.0.1:7421",
     "WORKER_HANDLERS": ALL_HANDLERS,
-    "WORKER_STAGES": "crawl:1x500 fetch+parse+add:1x200",
+    "WORKER_STAGES": "crawl+fetch:1x500 parse+add:1x200",
 }
 LOOK_EVERY_S = 0.5
 STOPPING = "stopping: jobs and fetches in hand are finished (Ctrl-C again ends at once)"

@@ -13,6 +13,7 @@ from manyhands.shared.jobs import DEFAULT_QUEUE, DEFAULT_RESERVE_FOR_S, DEFAULT_
 from manyhands.shared.urls import FETCH_QUEUE, parse_url, shard_queue
 from manyhands.shared.warc_places import parse_destination, parse_source
 
+FETCH = "fetch"
 PARSE_QUEUE = "parse"
 WARC_QUEUE = "warc"
 EXPORT_QUEUE = "export"
@@ -121,7 +122,7 @@ JOB_TYPES = {
     for kind in (
         JobType("add", AddArguments, DEFAULT_QUEUE, _always(DEFAULT_QUEUE)),
         JobType(
-            "fetch",
+            FETCH,
             FetchArguments,
             f"{FETCH_QUEUE}.*",
             _queue_of_fetch,

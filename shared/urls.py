@@ -238,7 +238,7 @@ def shard_queue(url: str, shards: int) -> str:
 
 def shard_queues(shards: int) -> list[str]:
     """The queues of all shards."""
-    return [_queue_name(shard, shards) for shard in range(shards)]
+    return [fetch_queue(shard, shards) for shard in range(shards)]
 
 
 @lru_cache(maxsize=HOSTS_REMEMBERED)
@@ -261,10 +261,10 @@ def shard_number(shard: int, shards: int) -> str:
 
 @lru_cache(maxsize=HOSTS_REMEMBERED)
 def _queue_of_host(host: str, shards: int) -> str:
-    return _queue_name(shard_of_domain(registrable_domain(host), shards), shards)
+    return fetch_queue(shard_of_domain(registrable_domain(host), shards), shards)
 
 
-def _queue_name(shard: int, shards: int) -> str:
+def fetch_queue(shard: int, shards: int) -> str:
     return f"{FETCH_QUEUE}.{shard_number(shard, shards)}"
 
 

@@ -23,7 +23,17 @@ from manyhands.shared.settings import Settings
 from manyhands.shared.settings.loading import load
 from manyhands.worker.jobs.delivery import Delivery, fresh_copy, parse_delivery
 from manyhands.worker.jobs.execution import Execution
-from manyhands.worker.jobs.outcomes import Dead, Defer, Done, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.jobs.outcomes import (
+    Dead,
+    Defer,
+    Done,
+    Drop,
+    Failed,
+    Move,
+    Outcome,
+    PutBack,
+    Retry,
+)
 from manyhands.worker.jobs.registry import REGISTRY, Registry
 from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.records import Capture, PlainRecord, Record
@@ -176,7 +186,7 @@ class MemorySource:
 
     async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
         await self.settle_gate.wait()
-        if isinstance(outcome, Retry | Defer | PutBack):
+        if isinstance(outcome, Retry | Defer | Move | PutBack):
             copy = fresh_copy(delivery, outcome)
             # None: it has no retry left, and the worker would send a FAIL.
             if copy is not None:

@@ -11,6 +11,7 @@ from itertools import chain
 from manyhands.api.crawls import views
 from manyhands.api.crawls.counts import CrawlCounts
 from manyhands.api.crawls.dry_run import NOT_LOOKED_AT, DryRun
+from manyhands.api.crawls.fetch_jobs import FetchJobState, find
 from manyhands.api.crawls.files import read_files, read_scope
 from manyhands.api.crawls.limited_by import figures_of
 from manyhands.api.crawls.model import (
@@ -250,6 +251,16 @@ class CrawlService:
         await self._require(crawl)
         groups = await self._store.shards(lambda readers, layout: readers.errors(layout, crawl))
         return ErrorList(errors=views.errors(groups))
+
+    async def shards(self) -> int:
+        """How many there are."""
+        return (await self._store.control(self._store.layout)).shards
+
+    async def fetch_job(self, jid: str) -> FetchJobState | None:
+        """None: it is in no shard."""
+        return await self._store.shards(
+            lambda readers, layout: find(readers, layout, jid, clock.now())
+        )
 
     async def damaged_shards(self) -> list[str]:
         return await self._store.damaged_shards()

@@ -49,8 +49,8 @@ class CrawlStore:
         return await _answered(self._reading_thread, work)
 
     def layout(self, control: ControlStore) -> Layout:
-        """Called inside `control`."""
-        return control.layout(self._shards)
+        """Called inside `control`. The workers change it; ours counts where there is none yet."""
+        return control.layout(self._shards, may_change=False)
 
     async def close(self) -> None:
         await self.aside(self._readers.close)

@@ -315,7 +315,30 @@ class FetchSettings(Section):
     user_agent: str = Field(
         default="Manyhands/0.1",
         pattern=r"^[\x21-\x7e][\x20-\x7e]*$",
-        description="how we introduce ourselves; include a contact",
+        description="how we introduce ourselves",
+    )
+    contact: str = Field(
+        default="",
+        pattern=r"^[\x21-\x7e]*$",
+        description="e-mail address for those whose sites fetch jobs visit; sent in the user agent",
+    )
+    polite: bool = Field(
+        default=True,
+        description="fetch jobs obey robots.txt and delays, one request at a time to a domain, "
+        "whatever worker has them; false: at once, for sites of your own",
+    )
+    delay_s: float = Field(
+        default=1.0,
+        ge=0,
+        le=3600,
+        description="seconds from the end of an answer to a fetch job to the next request to its "
+        "domain",
+    )
+    kept_s: float = Field(
+        default=86_400.0,
+        gt=0,
+        le=10 * 365 * 86_400,
+        description="seconds that GET /jobs/{jid} can still tell of a fetch job that has ended",
     )
     dns_servers: tuple[str, ...] = Field(
         default=(), description="for example 127.0.0.1:5353,[::1]:53; none: the system's"
@@ -325,6 +348,11 @@ class FetchSettings(Section):
     @classmethod
     def _split(cls, value: object) -> object:
         return _listed(value, _dns_server)
+
+    @property
+    def agent(self) -> str:
+        """With the contact."""
+        return f"{self.user_agent} (+mailto:{self.contact})" if self.contact else self.user_agent
 
 
 class AllowSettings(Section):

@@ -171,7 +171,12 @@ async def test_a_worker_without_a_store_leaves_a_claimed_broker_its_fetch_queues
     store = start_store()
     tag = "0123456789"
     await client.push(mark_job(tag, "a host"))
-    settings = {**store.site, "WORKER_HANDLERS": WITH_FETCH, "CRAWL_SHARDS": str(store.shards)}
+    settings = {
+        **store.site,
+        "WORKER_HANDLERS": WITH_FETCH,
+        "CRAWL_SHARDS": str(store.shards),
+        "FETCH_POLITE": "false",
+    }
 
     named = start_worker(server.url, **settings, WORKER_STAGES="fetch:1x4 parse:1x4")
     assert await named.ended(30) == 1

@@ -63,6 +63,7 @@ async def test_workers_that_are_killed_lose_no_page_and_tear_no_line(
         "WORKER_QUEUES": "fetch.*:1,parse:1",
         "WORKER_CONCURRENCY": "10",
         "CRAWL_SHARDS": str(SHARDS),
+        "FETCH_POLITE": "false",
         "ALLOW_NETS": "127.0.0.0/8",
         "SINKS": f"jsonl:{path}",
     }

@@ -1,5 +1,6 @@
-"""A URL all the way: a fetch job is pushed, `manyhands worker` fetches and parses the page of a
-local site, and the record is in the file."""
+"""A URL all the way: a fetch job is pushed, `manyhands worker` fetches it at once and parses the
+page of a local site, and the record is in the file. For polite ones see
+tests/acceptance/test_fetch_politely.py."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -49,6 +50,7 @@ async def start_crawler(
             "WORKER_HANDLERS": HANDLERS,
             "WORKER_QUEUES": "fetch.*:3,parse:1",
             "CRAWL_SHARDS": str(SHARDS),
+            "FETCH_POLITE": "false",
             "ALLOW_NETS": "127.0.0.0/8",
             "SINKS": f"jsonl:{records_path}",
         }

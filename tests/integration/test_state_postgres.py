@@ -565,3 +565,34 @@ def test_looking_for_known_urls_reads_those_and_not_the_whole_table(
 
         assert wait_until(lambda: read() > 0, 10.0)
         assert read() <= 2 * wanted
+
+
+def test_a_shard_of_an_older_release_is_brought_up_to_date_and_keeps_its_urls(
+    postgres: PostgresServer, schema: str, open_store: Open
+) -> None:
+    store = open_store()
+    first = store.open_shard(1, 0, 1, NOW)
+    first.run(lambda: first.admit(CRAWL, urls_of("example.com", 3), NOW))
+    with psycopg.connect(postgres.url) as connection:
+        # With the index of the untold.
+        connection.execute(f"ALTER TABLE {schema}.g1_s0000_urls DROP COLUMN job")
+        connection.execute(f"DROP INDEX {schema}.g1_s0000_urls_ended_jobs")
+        connection.execute(f"UPDATE {schema}.shards SET version = 1")
+    shard = store.open_shard(1, 0, 2, NOW)
+    job = urls_of("example.com", 1)[0]._replace(job="what it was")
+    shard.run(lambda: shard.admit(0, [job], NOW))
+    assert shard.counters(CRAWL)["admitted"] == 6
+    assert shard.counters(0)["admitted"] == 1
+    # It is done once.
+    assert store.open_shard(1, 0, 3, NOW).counters(CRAWL)["admitted"] == 6
+
+
+def test_a_shard_of_a_later_release_is_refused(
+    postgres: PostgresServer, schema: str, open_store: Open
+) -> None:
+    store = open_store()
+    store.open_shard(1, 0, 1, NOW)
+    with psycopg.connect(postgres.url) as connection:
+        connection.execute(f"UPDATE {schema}.shards SET version = 99")
+    with pytest.raises(StateError, match="later release"):
+        store.open_shard(1, 0, 2, NOW)

@@ -22,7 +22,9 @@ from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
 from manyhands.shared.tasks import Tasks
+from manyhands.shared.urls import fetch_queue, shard_queues
 from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
+from manyhands.worker.crawl.fetching.job_ends import JobEnds
 from manyhands.worker.crawl.fetching.next_url import NextUrls
 from manyhands.worker.crawl.fetching.page_ends import PageEnds
 from manyhands.worker.crawl.fetching.page_fetch import PageFetches
@@ -32,11 +34,13 @@ from manyhands.worker.crawl.fetching.robots_turns import RobotsTurns
 from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.commands import OperatorCommands
+from manyhands.worker.crawl.frontier.fetch_jobs import FetchJobs
 from manyhands.worker.crawl.frontier.forgotten import ForgottenDomains
 from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.outbox import ARRIVED_LOOK_S, Outbox
 from manyhands.worker.crawl.frontier.page_grants import PageGrants
+from manyhands.worker.crawl.frontier.standing_crawl import standing_crawl
 from manyhands.worker.crawl.frontier.working_set import LEAVE_LOOK_S, WorkingSet
 from manyhands.worker.crawl.leader import ANSWERED_WITHIN_S, Leader
 from manyhands.worker.crawl.metrics import CrawlFigures
@@ -73,7 +77,8 @@ MOST_ROBOTS_BYTES = 64 * 1024 * 1024
 
 
 class Owner:
-    """State: the parts, and whether it is closing."""
+    """State: the parts, whether it is closing, whether the number of shards is known, and which
+    queues of fetch jobs have some."""
 
     def __init__(
         self,
@@ -86,15 +91,21 @@ class Owner:
         push: Push,
         sinks: Sinks,
         set_queues: Callable[[Sequence[str]], None],
+        set_fetch_queues: Callable[[Sequence[str]], None] | None,
     ) -> None:
+        """Fetch jobs of its shards are taken from the queues that `set_fetch_queues` gets, if there
+        is a stage for them."""
         self.name = f"{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
         self._log = get_logger("crawl").bind(member=self.name)
         self._set_queues = set_queues
+        self._set_fetch_queues = set_fetch_queues
+        self._found_fetch_queues: set[str] = set()
+        self._knows_layout = False
         self._closing = asyncio.Event()
         self._ended = asyncio.Event()
         # Each part knows only parts built before it.
         self._figures = CrawlFigures()
-        self._crawls = LiveCrawls()
+        self._crawls = LiveCrawls(standing=standing_crawl(fetch))
         self._wakeup = Wakeup()
         self._slots = Slots(slots, in_flight)
         store = store_at(settings.state)
@@ -131,6 +142,15 @@ class Owner:
             self._working_set.told_new,
             self._outbox.wake,
         )
+        self.jobs = FetchJobs(
+            self._store,
+            self._leasing.shards,
+            self.admission,
+            push,
+            self._working_set.told_new,
+            kept_s=fetch.kept_s,
+        )
+        settling.settles.tell(self.jobs.settled)
         self._grants = PageGrants(self._control, self._crawls, self._leasing, tasks)
         self._commands = OperatorCommands(
             settings,
@@ -164,6 +184,7 @@ class Owner:
             settling=settling,
             control=self._control,
             store_failed=store_failed,
+            jobs=JobEnds(self.admission, push, fetch.truncate_bytes, fetch.max_redirects),
             retry_s=settings.retry_s,
             truncate_bytes=fetch.truncate_bytes,
         )
@@ -195,6 +216,7 @@ class Owner:
         leasing.opened.tell(self._working_set.shard_opened)
         leasing.opened.tell(self._outbox.shard_opened)
         leasing.opened.tell(self._commands.shard_opened)
+        leasing.opened.tell(self.jobs.shard_opened)
         leasing.before_leaving(self._working_set.shard_leaves)
         leasing.lost.tell(self._crawls.forget_allowances)
         leasing.closed.tell(self._working_set.shard_closed)
@@ -211,6 +233,7 @@ class Owner:
             await self._one_host.check(self._closing)
             if not await self._open():
                 return
+            self._knows_layout = True
             async with asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._leasing.renew(self._state), name="crawl-renew")
                 parts = [tasks.create_task(work) for work in self._parts()]
@@ -272,6 +295,12 @@ class Owner:
     def set_pace(self, pace: float) -> None:
         self._slots.pace = pace
 
+    def found_fetch_queues(self, names: Sequence[str]) -> None:
+        """Some may be of other numbers of shards: whoever leads takes their jobs, too."""
+        if set(names) != self._found_fetch_queues:
+            self._found_fetch_queues = set(names)
+            self._tell_queues()
+
     def families(self) -> Iterable[Family]:
         leasing = self._leasing
         shards = {"shards": len(leasing.shards), "damaged_shards": len(leasing.damaged)}
@@ -302,16 +331,26 @@ class Owner:
             self._readmit(),
             self._lead(),
             self._outbox.run_pump(),
+            self.jobs.run(),
         ]
 
     def _tell_queues(self) -> None:
+        if not self._knows_layout:
+            return
         layout = self._control.layout
         shards = self._leasing.shards
         # What comes in for a shard that is away could only be held here.
-        names = [self.queue_of(number) for number in sorted(shards) if not shards[number].is_away]
+        here = [number for number in sorted(shards) if not shards[number].is_away]
+        names = [self.queue_of(number) for number in here]
         if self._leader.is_leading and not self._watch.is_all_away:
             names += self._leader.leftover_queues(layout.most_ever, layout.shards)
         self._set_queues(names)
+        if self._set_fetch_queues is not None:
+            fetch_queues = [fetch_queue(number, layout.shards) for number in here]
+            if self._leader.is_leading and not self._watch.is_all_away:
+                known = set(shard_queues(layout.shards))
+                fetch_queues += sorted(self._found_fetch_queues - known)
+            self._set_fetch_queues(fetch_queues)
 
     def _store_changed(self) -> None:
         self._slots.is_store_away = self._watch.is_all_away
@@ -338,6 +377,8 @@ class Owner:
     async def _readmit(self) -> None:
         while True:
             await asyncio.sleep(READMIT_LOOK_S)
+            self.jobs.look_everywhere()
+            await self.jobs.forget()
             for number, shard in list(self._leasing.shards.items()):
                 forgotten = await self._forgotten.look(shard)
                 if forgotten:

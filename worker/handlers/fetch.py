@@ -1,12 +1,18 @@
 """`fetch`: one URL → one page → one `parse` job that carries it.
 
-A repeat of the job makes the same parse job again: its jid follows from this job's identity.
+The job is taken into the store, and its URL fetched when its domain may be asked, see `owning`.
+With FETCH_POLITE=false it is fetched at once, here. A repeat of such a job makes the same parse job
+again: its jid follows from this job's identity.
 """
+
+from functools import partial
 
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import rfc3339
+from manyhands.shared.jobtypes import FETCH
 from manyhands.shared.settings import FetchSettings
 from manyhands.worker.handlers.outcomes import as_outcomes
+from manyhands.worker.handlers.owning import fetch_politely, make_owner, offer_owner
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.registry import job, setup
 from manyhands.worker.jobs.setup import ProcessSetup
@@ -26,14 +32,25 @@ FETCHER: Fetcher
 def make_fetcher(process: ProcessSetup) -> None:
     global SETTINGS, FETCHER
     SETTINGS = process.settings.fetch
+    if SETTINGS.polite:
+        process.stage_services[FETCH] = partial(make_owner, process)
+        offer_owner(process)
+        return
     allowed = AddressRule(process.settings.allow.nets)
     plain = Http1Fetcher(SETTINGS, allowed, budget=process.page_budget)
     process.resources.close_at_stop(plain.close)
     FETCHER = FollowingFetcher(plain, SETTINGS)
 
 
-@job("fetch")
+@job(FETCH)
 async def fetch(url: str, context: JobContext) -> None:
+    if SETTINGS.polite:
+        await fetch_politely(url, context)
+    else:
+        await fetch_at_once(url, context)
+
+
+async def fetch_at_once(url: str, context: JobContext) -> None:
     with as_outcomes(InvalidUrl):
         page = await FETCHER.fetch(url)
     # Until the broker has what is made of it.

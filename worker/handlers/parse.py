@@ -61,6 +61,10 @@ async def parse(
             fetched_at=fetched_at,
         )
     )
+    match context.answer_to:
+        case [str(queue), str(key), str(fetched)]:
+            page = ParsedPage(NO_CRAWL, key, fetched, 0, [], "")
+            context.push(parsed_job(ParsedMessage(pages=[page]), queue, parsed_id(context.id)))
 
 
 @job(PARSE_PAGES, queue=PARSE_QUEUE)

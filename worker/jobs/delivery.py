@@ -23,7 +23,7 @@ from manyhands.shared.jobs import (
     rfc3339,
     utc_now,
 )
-from manyhands.worker.jobs.outcomes import Defer, PutBack, Retry
+from manyhands.worker.jobs.outcomes import Defer, Move, PutBack, Retry
 
 # Time to report a result before the reservation ends: a share of it, within limits.
 MARGIN_SHARE = 0.1
@@ -43,6 +43,7 @@ class Delivery:
     """
 
     __slots__ = (
+        "answer_to",
         "args",
         "cancel_reason",
         "copies",
@@ -75,6 +76,8 @@ class Delivery:
         # How many processes ended while they had it, as far as is known.
         self.deaths: int = 0
         self.version: int = FIRST_VERSION
+        # Where the parse job of a fetch job says that it is done.
+        self.answer_to: object = None
         if ours := _ours(fields):
             if _is_identity(ours):
                 self.id = ours["id"]
@@ -84,6 +87,7 @@ class Delivery:
                 self.version = version
             if type(deaths := ours.get("deaths")) is int:
                 self.deaths = deaths
+            self.answer_to = ours.get("answer_to")
         if "failure" in fields:
             self.deliveries += _retry_count(fields["failure"]) + 1
         reserve_for_s = max(fields.get("reserve_for") or DEFAULT_RESERVE_FOR_S, MIN_RESERVE_FOR_S)
@@ -118,12 +122,14 @@ def parse_delivery(payload: bytes, reserved_after: float) -> Delivery:
     return delivery
 
 
-def fresh_copy(delivery: Delivery, outcome: Retry | Defer | PutBack) -> bytes | None:
+def fresh_copy(delivery: Delivery, outcome: Retry | Defer | Move | PutBack) -> bytes | None:
     """The copy to queue when a job must run again; None when it has no retry left."""
     if isinstance(outcome, Retry):
         return retry_copy(delivery, outcome)
     if isinstance(outcome, Defer):
         return deferred_copy(delivery, outcome.until)
+    if isinstance(outcome, Move):
+        return _fresh(delivery, deliveries=0, queue=outcome.queue)
     return put_back_copy(delivery)
 
 

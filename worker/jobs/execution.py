@@ -12,7 +12,17 @@ from manyhands.shared.jobs import utc_now
 from manyhands.shared.logs import get_logger
 from manyhands.worker.jobs.context import JobContext, RecordTaker
 from manyhands.worker.jobs.delivery import Delivery
-from manyhands.worker.jobs.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
+from manyhands.worker.jobs.outcomes import (
+    DONE,
+    PUT_BACK,
+    Dead,
+    Defer,
+    Drop,
+    Failed,
+    Move,
+    Outcome,
+    Retry,
+)
 from manyhands.worker.jobs.registry import Handler, Registry
 from manyhands.worker.jobs.source import Source
 from manyhands.worker.records import Record
@@ -122,7 +132,7 @@ class Execution:
             middleware.job_ended(delivery, outcome, took_s)
 
     def _outcome_of(self, delivery: Delivery, error: BaseException) -> Outcome:
-        if isinstance(error, Retry | Defer | Drop | Dead):
+        if isinstance(error, Retry | Defer | Move | Drop | Dead):
             return error
         if isinstance(error, asyncio.CancelledError):
             return _why_cancelled(delivery, error)

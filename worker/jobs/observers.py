@@ -16,6 +16,7 @@ from manyhands.worker.jobs.outcomes import (
     Done,
     Drop,
     Failed,
+    Move,
     Outcome,
     PutBack,
     Retry,
@@ -28,6 +29,7 @@ OUTCOME_NAMES: dict[type, str] = {
     Failed: "failed",
     Retry: "retry",
     Defer: "defer",
+    Move: "move",
     Drop: "drop",
     Dead: "dead",
 }

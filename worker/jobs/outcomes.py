@@ -35,6 +35,14 @@ class Defer(JobOutcome):
         self.until = until
 
 
+class Move(JobOutcome):
+    """Not in this queue: to another one, as it is. Spends no retry."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(f"moved to {queue}")
+        self.queue = queue
+
+
 class Drop(JobOutcome):
     """There is nothing to do: acknowledge it."""
 
@@ -82,7 +90,7 @@ def _backtrace(error: BaseException) -> tuple[str, ...]:
     return tuple(lines[-MAX_BACKTRACE_LINES:])
 
 
-Outcome = Done | PutBack | Failed | Retry | Defer | Drop | Dead
+Outcome = Done | PutBack | Failed | Retry | Defer | Move | Drop | Dead
 
 DONE = Done()
 PUT_BACK = PutBack()

@@ -23,6 +23,9 @@ class StageService(Protocol):
     def set_pace(self, pace: float) -> None:
         """Back-pressure: the share of its slots that it may use."""
 
+    def found_fetch_queues(self, names: Sequence[str]) -> None:
+        """Queues of fetch jobs that have some, of whatever number of shards."""
+
     async def stop_feeding(self) -> None:
         """Begin nothing new; return when nothing is under way. Handlers still run."""
 
@@ -38,11 +41,14 @@ class StageService(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class StageNeeds:
-    """What a service gets. Jobs are taken from the queues that it sets. `sinks` are all those of
-    the process, maybe none."""
+    """What a service gets. `state` is where crawls are kept, empty if nowhere. Jobs are taken from
+    the queues that it sets, and fetch jobs from those that `set_fetch_queues` gets, if the process
+    takes any. `sinks` are all those of the process, maybe none."""
 
     settings: Settings
+    state: tuple[str, ...]
     slots: int
     push: Push
     sinks: Sinks
     set_queues: Callable[[Sequence[str]], None]
+    set_fetch_queues: Callable[[Sequence[str]], None] | None

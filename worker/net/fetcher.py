@@ -146,6 +146,12 @@ class Fetcher(Protocol):
         """Get a page, following redirects. Raises InvalidUrl or a FetchError."""
 
 
+def is_kept(status: int, _content_type: str) -> bool:
+    """Of a fetch job: the body of an answer that is retried is not needed. A redirect without a
+    target is a page."""
+    return status < 500 and status not in TEMPORARY_STATUSES
+
+
 def raise_if_temporary(status: int, retry_after: str | None, now: datetime) -> None:
     if status >= 500 or status in TEMPORARY_STATUSES:
         raise TemporaryFetchError(

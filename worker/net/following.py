@@ -9,11 +9,11 @@ from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import Url, parse_url, resolve_reference
 from manyhands.worker.net.fetcher import (
     REDIRECTS,
-    TEMPORARY_STATUSES,
     Answer,
     HopFetcher,
     Page,
     PermanentFetchError,
+    is_kept,
     raise_if_temporary,
 )
 from manyhands.worker.net.reasons import time_out
@@ -52,10 +52,10 @@ class FollowingFetcher:
         for _ in range(self._settings.max_redirects + 1):
             answer = await self._hops.get(
                 current,
-                user_agent=self._settings.user_agent,
+                user_agent=self._settings.agent,
                 max_bytes=self._settings.max_bytes,
                 check=_always,
-                wants_body=_is_kept,
+                wants_body=is_kept,
             )
             if answer.location is None or answer.status not in REDIRECTS:
                 raise_if_temporary(answer.status, answer.retry_after, utc_now())
@@ -68,12 +68,6 @@ class FollowingFetcher:
 
 def _always() -> None:
     """A `fetch` job has no lease that could be lost."""
-
-
-def _is_kept(status: int, _content_type: str) -> bool:
-    """The body of an answer that is retried is not needed. A redirect without a target is a
-    page."""
-    return status < 500 and status not in TEMPORARY_STATUSES
 
 
 def _redirected(current: Url, location: str) -> Url:

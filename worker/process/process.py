@@ -11,15 +11,18 @@ import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from manyhands.shared.crawl.claim import are_fetch_queues
 from manyhands.shared.crawl.store.errors import StateAway
-from manyhands.shared.crawl.store.opening import tag_of
+from manyhands.shared.crawl.store.opening import shards_of, tag_of
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.faktory.dialer import Dialer
 from manyhands.shared.faktory.handshake import parse_url
+from manyhands.shared.jobtypes import FETCH
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
+from manyhands.shared.urls import shard_queues
 from manyhands.worker.jobs.consumer import CANCEL_GRACE_S, Consumer
 from manyhands.worker.jobs.execution import Execution, Middleware
 from manyhands.worker.jobs.observers import FailureLog, JobFigures, JobLog
@@ -47,6 +50,7 @@ from manyhands.worker.service.stages import (
     ProcessGroup,
     Stage,
     resolve_stages,
+    with_owner,
     without_a_store,
 )
 from manyhands.worker.sinks.kinds import CAPTURED, EMITTED, make_sinks
@@ -61,6 +65,8 @@ THREAD_NAME = "handler"
 # Kept of the shutdown time-out for putting back and for the last answers.
 REPORTING_TIME_S = 4.0
 READY_LOOK_S = 0.05
+# Where crawls are kept if nobody says where, in the working directory.
+OWN_STATE = "crawls"
 STATE_LOOK_S = 1.0
 STDERR = 2
 
@@ -87,21 +93,28 @@ class WorkerProcess:
         stages = resolve_stages(
             group, settings.worker.queues, REGISTRY.queues_by_type(), settings.stages
         )
-        self._state = settings.crawl.state
+        if FETCH in self._setup.stage_services:
+            stages = with_owner(stages)
         resolved = {stage.name for stage in stages}
+        self._wanted_shards = settings.crawl.shards
+        self._state = settings.crawl.state
+        if not self._state and FETCH in self._setup.stage_services and resolved & FETCHING_STAGES:
+            self._state = self._own_state()
         if not self._state:
             stages = without_a_store(stages, group)
         self._left_out = sorted(resolved - {stage.name for stage in stages})
         self._dialer = Dialer(parse_url(settings.faktory.url), settings.faktory.ca_file)
+        orders = {stage: QueueOrder.parse(stage.queues, settings.crawl.shards) for stage in stages}
+        self._queues = {stage.name: order.names for stage, order in orders.items()}
         self.source = FaktorySource(
             self._dialer,
-            {stage: QueueOrder.parse(stage.queues, settings.crawl.shards) for stage in stages},
+            orders,
             slots=group.slots,
             idle_fetches=settings.worker.idle_fetches,
             connections=connections,
             on_lanes_changed=self._tell_turn_soon,
         )
-        for stage in self._fetch_stages():
+        for stage in [one for one in self.source.stages if are_fetch_queues(one.queues)]:
             # No job before the supervisor says that these queues are ours.
             stage.pace = 0.0
         self._threads = ThreadPoolExecutor(
@@ -119,11 +132,7 @@ class WorkerProcess:
         self._heartbeat = Heartbeat(
             self._dialer, self.source.lanes.worker_ids, self._heartbeat_events()
         )
-        self._services = {
-            stage: self._make_service(settings, stage)
-            for stage in self.source.stages
-            if stage.stage.name in self._setup.stage_services
-        }
+        self._services = self._make_services(settings)
         self._lag = LoopLag()
         self._figures = ProcessFigures(
             self._jobs, self.source, self.consumer, self._dialer, self._lag, self._more_figures
@@ -265,19 +274,43 @@ class WorkerProcess:
         self.source.told_backlog(backlog.queues, backlog.paces)
         for stage, service in self._services.items():
             service.set_pace(stage.pace)
+            service.found_fetch_queues(backlog.fetch_queues)
 
     def _more_figures(self) -> list[Family]:
         told = [made for service in self._services.values() for made in service.families()]
         return [*told, *self._sinks.families()]
 
-    def _make_service(self, settings: Settings, stage: StageLanes) -> StageService:
-        # No job before the service says from where.
-        stage.set_queues([])
-        return self._setup.stage_services[stage.stage.name](
-            StageNeeds(
-                settings, stage.window.slots, self.source.push, self._sinks, stage.set_queues
+    def _make_services(self, settings: Settings) -> dict[StageLanes, StageService]:
+        """One for all stages of an owner of shards, under its stage `crawl`."""
+        wanted = self._setup.stage_services
+        lanes = {one.stage.name: one for one in self.source.stages if one.stage.name in wanted}
+        for stage in lanes.values():
+            # No job before the service says from where.
+            stage.set_queues([])
+        of_fetch_jobs = lanes.pop(FETCH, None)
+        return {
+            stage: wanted[name](
+                StageNeeds(
+                    settings=settings,
+                    state=self._state,
+                    slots=stage.window.slots,
+                    push=self.source.push,
+                    sinks=self._sinks,
+                    set_queues=stage.set_queues,
+                    set_fetch_queues=None if of_fetch_jobs is None else of_fetch_jobs.set_queues,
+                )
             )
+            for name, stage in lanes.items()
+        }
+
+    def _own_state(self) -> tuple[str, ...]:
+        """Enough for the workers of one machine, started in one directory."""
+        place = str(Path.cwd() / OWN_STATE)
+        self._log.info(
+            "crawls and fetch jobs are kept beside this worker: set CRAWL_STATE for another place",
+            state=place,
         )
+        return (place,)
 
     def _parent_gone(self) -> None:
         self._log.error("the supervisor is gone: putting back what runs")
@@ -290,16 +323,21 @@ class WorkerProcess:
     # Reports to the supervisor
 
     async def _tell_ready(self) -> None:
+        store = ""
+        if self._state and self._takes_fetch_jobs:
+            store, shards = await self._look_at_store()
+            if FETCH in self._setup.stage_services:
+                self._queues[FETCH] = shard_queues(shards)
         while not self.source.lanes.is_connected:  # noqa: ASYNC110 - any lane of many may be the first
             await asyncio.sleep(READY_LOOK_S)
         self._link.tell(
             Ready(
-                store=await self._store_tag() if self._state and self._fetch_stages() else "",
+                store=store,
                 left_out=self._left_out,
                 stages=[
                     StageReport(
                         stage.stage.name,
-                        stage.queues,
+                        self._queues[stage.stage.name],
                         stage.stage.weight,
                         stage.window.slots,
                         stage.stage.feeds,
@@ -309,20 +347,26 @@ class WorkerProcess:
             )
         )
 
-    async def _store_tag(self) -> str:
-        """Waits while the store is away: until then nobody knows whose fetch.NN are."""
+    async def _look_at_store(self) -> tuple[str, int]:
+        """Its tag, and how many shards it has. Waits while it is away: until then nobody knows
+        whose fetch.NN are."""
+
+        def look() -> tuple[str, int]:
+            return tag_of(self._state), shards_of(self._state, self._wanted_shards)
+
         has_said = False
         while True:
             try:
-                return await asyncio.to_thread(tag_of, self._state)
+                return await asyncio.to_thread(look)
             except StateAway as error:
                 if not has_said:
                     has_said = True
                     self._log.warning("waiting for the crawls' state", reason=str(error))
             await asyncio.sleep(STATE_LOOK_S)
 
-    def _fetch_stages(self) -> list[StageLanes]:
-        return [stage for stage in self.source.stages if are_fetch_queues(stage.queues)]
+    @property
+    def _takes_fetch_jobs(self) -> bool:
+        return any(are_fetch_queues(names) for names in self._queues.values())
 
     async def _tell_turns(self) -> None:
         while True:

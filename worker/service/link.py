@@ -97,10 +97,12 @@ class Figures(msgspec.Struct, frozen=True, tag=True):
 
 class Backlog(msgspec.Struct, frozen=True, tag=True):
     """From the supervisor, every second: jobs waiting by queue, and by stage how much of its cap
-    it may use (1 is all, 0 is none), because what it feeds is full."""
+    it may use (1 is all, 0 is none), because what it feeds is full. `fetch_queues` are those that
+    have jobs, of whatever number of shards."""
 
     queues: dict[str, int]
     paces: dict[str, float]
+    fetch_queues: list[str] = []
 
 
 FromChild = Ready | Pulse | Figures

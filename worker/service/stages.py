@@ -6,7 +6,7 @@ slots of their process by weight (worker/source/scheduler.py).
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -15,7 +15,8 @@ from typing import Protocol
 from manyhands.shared.crawl.claim import is_fetch_queue
 from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES
 from manyhands.shared.errors import ConfigError
-from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE
+from manyhands.shared.jobtypes import FETCH, JOB_TYPES, PARSE_QUEUE
+from manyhands.shared.urls import FETCH_QUEUE
 
 # fetch:2x500, or fetch+parse:2x500
 GROUP = re.compile(r"(?P<stages>[^:\s]+):(?P<processes>\d+)[x×](?P<slots>\d+)")
@@ -24,20 +25,21 @@ MOST_SLOTS = 100_000
 # The processes of a service that names no stages; its stage when it names its queues instead.
 DEFAULT_GROUP = "worker"
 # The queues that our own job types fill with their children.
-FED_QUEUES = {"fetch": PARSE_QUEUE, "crawl": PARSE_QUEUE, "warc": PARSE_QUEUE}
+FED_QUEUES = {FETCH: PARSE_QUEUE, "crawl": PARSE_QUEUE, "warc": PARSE_QUEUE}
 # Slots of a stage in one process unless the settings say otherwise: each of these jobs has a busy
 # thread and megabytes in hand. More of them would only take turns.
 CAPS = {"warc": 4, "export": 2}
 # The stage of a process that owns shards: its queues are those of the shards that it has.
 CRAWL_STAGE = "crawl"
-FETCH_STAGE = "fetch"
 # Stages that only fetch pages.
-FETCHING_STAGES = frozenset({FETCH_STAGE, CRAWL_STAGE})
+FETCHING_STAGES = frozenset({FETCH, CRAWL_STAGE})
 _NAMED_BY_QUEUE = {ALL_CRAWL_QUEUES: CRAWL_STAGE}
 # Those of them that WORKER_QUEUES may name among others, by what it calls their queues.
 _FEEDING = _NAMED_BY_QUEUE | {
     JOB_TYPES[name].queues: name for name in FED_QUEUES.keys() & JOB_TYPES.keys()
 }
+# What an owner of shards takes jobs from, by the stage.
+_OWNED_QUEUES = {FETCH: f"{FETCH_QUEUE}.*", CRAWL_STAGE: ALL_CRAWL_QUEUES}
 
 
 @dataclass(slots=True, frozen=True)
@@ -135,6 +137,56 @@ def without_a_store(stages: tuple[Stage, ...], group: ProcessGroup) -> tuple[Sta
     return tuple(stage for stage in stages if stage.name != CRAWL_STAGE)
 
 
+def with_owner(stages: Sequence[Stage]) -> tuple[Stage, ...]:
+    """Who takes fetch jobs or has crawls owns shards, and whoever owns a shard has both. What
+    WORKER_QUEUES names of them is a stage of its own: its queues are those of the shards that the
+    process has. Raises ConfigError where it names single queues of shards."""
+    parts = [part for stage in stages for part in _parts(stage)]
+    names = {stage.name for stage in parts}
+    if not names & FETCHING_STAGES:
+        return tuple(parts)
+    missing = [name for name in _OWNED_QUEUES if name not in names]
+    return (*parts, *(_stage(name, _OWNED_QUEUES[name]) for name in missing))
+
+
+def names_fetch_jobs(
+    groups: Iterable[ProcessGroup], queues: str, options: Mapping[str, StageOptions]
+) -> bool:
+    """Whether the settings say that the service takes fetch jobs, so that it must not leave them
+    out."""
+    names = {name for group in groups for name in group.stage_names}
+    named = [queues, *(options[name].queues or "" for name in names if name in options)]
+    return FETCH in names or any(
+        entry.strip().startswith(f"{FETCH_QUEUE}.") for text in named for entry in text.split(",")
+    )
+
+
+def _parts(stage: Stage) -> list[Stage]:
+    entries = [entry.strip() for entry in stage.queues.split(",") if entry.strip()]
+    for single in filter(is_fetch_queue, (entry.partition(":")[0] for entry in entries)):
+        raise ConfigError(
+            f"WORKER_QUEUES: {single} is taken by whoever owns its shard: name"
+            f" {_OWNED_QUEUES[FETCH]}, or set FETCH_POLITE=false"
+        )
+    if stage.name in _OWNED_QUEUES:
+        return [stage]
+    owners = {queues: name for name, queues in _OWNED_QUEUES.items()}
+    parts, rest, weight = [], [], 0
+    for entry in entries:
+        queues, _, given = entry.partition(":")
+        share = int(given) if given.isdecimal() else 1
+        if queues in owners:
+            parts.append(replace(_stage(owners[queues], queues), weight=share))
+        else:
+            rest.append(entry)
+            weight += share
+    if not parts:
+        return [stage]
+    if rest:
+        parts.append(replace(stage, queues=",".join(rest), weight=weight))
+    return parts
+
+
 def _choose(
     names: tuple[str, ...], queues_by_type: Mapping[str, str], options: Mapping[str, StageOptions]
 ) -> list[Stage]:
@@ -198,7 +250,7 @@ def _stage_of_queue(
             f"WORKER_QUEUES names {queue}, and no handler takes jobs from there; does "
             "WORKER_HANDLERS name its module?"
         )
-    return FETCH_STAGE if is_fetch_queue(queue) else _FEEDING.get(queue, DEFAULT_GROUP)
+    return FETCH if is_fetch_queue(queue) else _FEEDING.get(queue, DEFAULT_GROUP)
 
 
 def _stages_of_queues(queues_by_type: Mapping[str, str]) -> list[Stage]:

@@ -22,7 +22,17 @@ from manyhands.shared.faktory.lanes import Command, CommandLanes
 from manyhands.shared.jobs import Job
 from manyhands.shared.logs import get_logger
 from manyhands.worker.jobs.delivery import Delivery, fresh_copy, put_back_copy
-from manyhands.worker.jobs.outcomes import DONE, Dead, Defer, Drop, Failed, Outcome, PutBack, Retry
+from manyhands.worker.jobs.outcomes import (
+    DONE,
+    Dead,
+    Defer,
+    Drop,
+    Failed,
+    Move,
+    Outcome,
+    PutBack,
+    Retry,
+)
 
 Answer = TypeVar("Answer")
 
@@ -58,7 +68,7 @@ class Results:
             self._fail(delivery, outcome)
         elif isinstance(outcome, Dead):
             await self._bury(delivery, Failed.from_exception(outcome))
-        elif isinstance(outcome, Retry | Defer | PutBack):
+        elif isinstance(outcome, Retry | Defer | Move | PutBack):
             await self._queue_again(delivery, outcome)
         for copy in delivery.copies or ():
             self.ack(copy.jid)
@@ -81,7 +91,9 @@ class Results:
             batch = jobs[start : start + MAX_BULK_JOBS]
             raise_if_refused(await repeat(partial(self._verbs.push_bulk, batch)))
 
-    async def _queue_again(self, delivery: Delivery, outcome: Retry | Defer | PutBack) -> None:
+    async def _queue_again(
+        self, delivery: Delivery, outcome: Retry | Defer | Move | PutBack
+    ) -> None:
         copy = fresh_copy(delivery, outcome)
         if copy is None:
             # No retry left: by the job's own `retry` the server discards or buries it.

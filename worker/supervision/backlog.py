@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from manyhands.shared.crawl.claim import are_fetch_queues
 from manyhands.worker.service.link import Backlog, Pulse, Pushed, StageReport
 
 
@@ -20,6 +21,7 @@ def backlog_of(
     sizes: Mapping[str, int],
     paces: Mapping[str, float],
     told: Mapping[str, float],
+    fetch_queues: Sequence[str] = (),
 ) -> Backlog | None:
     """The message to a child with these stages; None when it would change nothing: it has one stage
     at full pace, and was not `told` otherwise before."""
@@ -29,7 +31,8 @@ def backlog_of(
     if len(stages) < 2 and not is_slowed and not was_slowed:
         return None
     queues = {name: sizes.get(name, 0) for stage in stages for name in stage.queues}
-    return Backlog(queues, its_paces)
+    takes_fetch_jobs = any(are_fetch_queues(stage.queues) for stage in stages)
+    return Backlog(queues, its_paces, list(fetch_queues) if takes_fetch_jobs else [])
 
 
 def mean_bytes_by_queue(turns: Iterable[Pulse]) -> dict[str, float]:

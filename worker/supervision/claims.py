@@ -101,7 +101,11 @@ class FetchQueues:
             f"the queues fetch.NN of {self._server.address} belong to the store {stores}, and this "
             f"worker {ours}"
         )
-        if_gone = "if that store is gone, `manyhands state adopt` takes them over"
+        if_gone = (
+            "to share the work set CRAWL_STATE to the store of the others, a PostgreSQL database "
+            "where they are on another machine; if that store is gone, `manyhands state adopt` "
+            "takes them over"
+        )
         if self._is_named and not self._has_fetched:
             self.refusal = f"{whose}: run it without the stage fetch; {if_gone}"
             return

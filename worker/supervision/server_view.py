@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from manyhands.shared.crawl.claim import marked_by
+from manyhands.shared.crawl.claim import is_fetch_queue, marked_by
 from manyhands.shared.errors import ConnectFailed, ConnectionLost, FaktoryError
 from manyhands.shared.faktory.client import MAX_BULK_JOBS, FaktoryVerbs
 from manyhands.shared.faktory.dialer import Dialer
@@ -40,6 +40,8 @@ class ServerView:
         self.sizes: dict[str, int] = {}
         self.lags_s: dict[str, float] = {}
         self.marks: frozenset[str] = frozenset()
+        # Those that have jobs, of whatever number of shards.
+        self.fetch_queues: list[str] = []
         self._putting_back = Tasks("server-view")
         self._log = get_logger("supervisor")
 
@@ -131,6 +133,7 @@ class ServerView:
             told = answer["faktory"]["queues"]
             self.sizes = {name: int(told.get(name, 0)) for name in names}
             self.marks = marked_by(told)
+            self.fetch_queues = sorted(n for n, size in told.items() if size and is_fetch_queue(n))
         except (FaktoryError, LookupError, TypeError, ValueError, AttributeError) as error:
             self._log.debug("no answer to INFO", reason=repr(error))
             return False

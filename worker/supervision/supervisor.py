@@ -10,12 +10,14 @@ import time
 from collections.abc import Coroutine
 from dataclasses import replace
 
+from manyhands.shared.crawl.claim import are_fetch_queues
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
 from manyhands.worker.process.fork_safety import SIGNALS
 from manyhands.worker.service import exits
+from manyhands.worker.service.stages import names_fetch_jobs
 from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 from manyhands.worker.supervision.child_handle import ChildHandle
 from manyhands.worker.supervision.child_slot import ChildSlot, Service
@@ -73,11 +75,11 @@ class Supervisor:
             for group in self._groups
             for number in range(group.processes)
         ]
-        self._fetch_queues = FetchQueues(
-            self._server,
-            self._tell,
-            is_named=bool(settings.worker.stages or settings.worker.queues),
-        )
+        names_some = bool(settings.worker.stages or settings.worker.queues)
+        names_fetch = names_fetch_jobs(self._groups, settings.worker.queues, settings.stages)
+        self._fetch_queues = FetchQueues(self._server, self._tell, is_named=names_fetch)
+        # Who has crawls alone takes fetch jobs, too, but need not care for them.
+        self._lacks_contact = not settings.fetch.contact and (names_fetch or not names_some)
         self._child_is_ready = asyncio.Event()
         self._connection: asyncio.Task[None] | None = None
         # The tasks that fill slots and roll them; ended by a stop.
@@ -285,7 +287,17 @@ class Supervisor:
         for child in self._children():
             if child.is_ready:
                 self._fetch_queues.child_is_ready(child.stages, child.store, child.left_out)
+                self._look_for_contact(child)
         await self._server.wait_up(LOOK_S)
+
+    def _look_for_contact(self, child: ChildHandle) -> None:
+        if self._lacks_contact and any(are_fetch_queues(stage.queues) for stage in child.stages):
+            self._lacks_contact = False
+            self._tell(
+                "fetch jobs tell the sites that they visit nobody to turn to: set FETCH_CONTACT to "
+                "an e-mail address",
+                "warning",
+            )
 
     def _tell_children(self) -> None:
         """How long the queues are, and how fast each stage may go."""
@@ -303,7 +315,9 @@ class Supervisor:
         for event in events:
             self._tell_pressure(event)
         for child in children:
-            message = backlog_of(child.stages, sizes, self._paces, child.told_paces)
+            message = backlog_of(
+                child.stages, sizes, self._paces, child.told_paces, self._server.fetch_queues
+            )
             if message is not None:
                 child.tell(message)
 

@@ -36,7 +36,8 @@ class KeyConflict(ManyhandsError):
 
 class NewUrl(NamedTuple):
     """A URL to admit. `scope_name` is the host or domain that must be one of the crawl's seeds',
-    or empty where nothing needs to be asked."""
+    or empty where nothing needs to be asked. `job` is what a fetch job was, see `crawl.fetch_jobs`;
+    empty for a URL of a crawl."""
 
     key: bytes
     url: str
@@ -45,6 +46,7 @@ class NewUrl(NamedTuple):
     depth: int
     redirects: int = 0
     scope_name: str = ""
+    job: str = ""
 
 
 class ClaimedUrl(NamedTuple):
@@ -55,6 +57,8 @@ class ClaimedUrl(NamedTuple):
     depth: int
     redirects: int
     attempts: int
+    # Of a fetch job: what it was.
+    job: str = ""
 
     def put_back(self, reason: str = "") -> "Settled":
         """Queued again as it was; this spends no attempt."""
@@ -144,6 +148,29 @@ class UrlRow:
     reason: str
     attempts: int
     updated_at: float
+
+
+class JobRow(NamedTuple):
+    """Where a fetch job is. `place` is that of its key in the question; a URL that waits is not
+    fetched before `due_at`."""
+
+    place: int
+    url: str
+    state: UrlState
+    status: int
+    reason: str
+    attempts: int
+    updated_at: float
+    due_at: float
+
+
+class EndedJob(NamedTuple):
+    """A fetch job that brought no page, which its producer has not been told of."""
+
+    id: int
+    state: UrlState
+    reason: str
+    job: str
 
 
 @dataclass(slots=True, frozen=True)

@@ -47,6 +47,15 @@ def check_store(places: Sequence[str], wait_s: float) -> None:
     tag_of(places)
 
 
+def shards_of(places: Sequence[str], wanted: int) -> int:
+    """As many as a service that wants so many will find there. Raises StateError."""
+    with closing(store_at(places)) as store:
+        if store.can_reshard:
+            return wanted
+        with closing(store.open_control()) as control:
+            return control.layout(wanted, may_change=False).shards
+
+
 def tag_of(places: Sequence[str]) -> str:
     """For those who need nothing else of the store, which is made if there is none. Raises
     StateError."""

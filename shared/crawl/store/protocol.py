@@ -19,8 +19,10 @@ from manyhands.shared.crawl.store.model import (
     ClaimedUrl,
     Crawl,
     DomainRule,
+    EndedJob,
     ErrorGroup,
     Fetches,
+    JobRow,
     Layout,
     Lease,
     Member,
@@ -67,6 +69,9 @@ class ShardReader(Protocol):
 
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
         """Those of them with URLs of one crawl."""
+
+    def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
+        """The fetch jobs of these keys that are here."""
 
     def close(self) -> None: ...
 
@@ -145,7 +150,8 @@ class ShardStore(ShardReader, Protocol):
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         """Queue again what has been PARSING since before then, with one more attempt; fail it
-        (reason 'lost in parsing') after `most_attempts`. How many rows were changed."""
+        (reason 'lost in parsing') after `most_attempts`. How many rows were changed. Fetch jobs
+        become DONE instead: their pages are in the broker, whoever parses them."""
 
     def cancel(self, crawl: int, limit: int) -> int:
         """QUEUED becomes CANCELLED, at most `limit` at a time; returns how many."""
@@ -161,6 +167,17 @@ class ShardStore(ShardReader, Protocol):
 
     def count(self, crawl: int, deltas: Mapping[str, int]) -> None:
         """Add to counters other than those of the URL states."""
+
+    # Fetch jobs: URLs of no crawl
+
+    def untold_jobs(self, limit: int) -> list[EndedJob]:
+        """Those that ended without a page, and were not told."""
+
+    def jobs_told(self, ids: Sequence[int]) -> None: ...
+
+    def forget_jobs(self, before: float, limit: int) -> int:
+        """Forget those that ended before then, at most `limit` of them; returns how many. One that
+        was not told stays."""
 
     # Robots
 
@@ -200,8 +217,9 @@ class ControlStore(Protocol):
 
     # Layout
 
-    def layout(self, wanted: int) -> Layout:
-        """Created with this many shards if there is none yet; otherwise only `wanted` changes."""
+    def layout(self, wanted: int, *, may_change: bool = True) -> Layout:
+        """Created with this many shards if there is none yet; otherwise only `wanted` changes, if
+        it may."""
 
     def finish_reshard(
         self, generation: int, shards: int, held: Mapping[int, int] | None = None
@@ -369,6 +387,9 @@ class ShardReaders(Protocol):
             for _, reader in self.each(layout)
             for origin in reader.put_off_of(crawl, now, limit)
         ]
+
+    def jobs(self, layout: Layout, keys: Sequence[bytes]) -> list[JobRow]:
+        return [job for _, reader in self.each(layout) for job in reader.jobs(keys)]
 
     def received(
         self, layout: Layout, wanted: Mapping[int, Collection[int]]

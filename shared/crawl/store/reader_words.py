@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import COUNTERS, UrlRow
+from manyhands.shared.crawl.store.model import COUNTERS, JobRow, UrlRow
 
 
 def counters_of_rows(rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
@@ -16,3 +16,8 @@ def counters_of_rows(rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
 def url_of_row(row: Sequence[Any]) -> UrlRow:
     number, url, state, *rest = row
     return UrlRow(number, url, UrlState(state), *rest)
+
+
+def job_of_row(row: Sequence[Any]) -> JobRow:
+    place, url, state, *rest = row
+    return JobRow(place, url, UrlState(state), *rest)

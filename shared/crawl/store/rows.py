@@ -20,6 +20,8 @@ from manyhands.shared.crawl.store.protocol import ShardReader
 
 # Id, origin and text of a URL.
 WaitingRow = tuple[int, int, str]
+# Id, origin, state and key of a fetch job.
+EndedJobRow = tuple[int, int, int, bytes]
 # Id, state, HTTP status, reason, attempts (the row keeps the larger), not_before.
 SettledRow = tuple[int, UrlState, int, str, int, float]
 
@@ -109,9 +111,9 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
 
     def claimable(
         self, crawl: int, wanted: Mapping[int, int], now: float
-    ) -> list[tuple[int, int, bytes, str, int, int, int]]:
+    ) -> list[tuple[int, int, bytes, str, int, int, int, str]]:
         """Up to so many of each of these origins: origin, id, key, URL, depth, redirects,
-        attempts."""
+        attempts, job."""
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None: ...
 
@@ -148,6 +150,18 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
 
     def queue_claimed(self, crawl: int) -> list[tuple[int, int]]:
         """All that is claimed is queued; how many of which origin."""
+
+    # Fetch jobs
+
+    def untold(self, limit: int) -> list[tuple[int, int, str, str]]:
+        """Those that ended without a page: id, state, reason, job."""
+
+    def told(self, ids: Sequence[int]) -> None: ...
+
+    def ended_jobs(self, before: float, limit: int) -> list[EndedJobRow]:
+        """That ended before then, the oldest first."""
+
+    def forget_jobs(self, rows: Sequence[EndedJobRow]) -> None: ...
 
     # Robots and links: see protocol.ShardStore
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.admission import Admission, Places
@@ -14,8 +15,10 @@ from manyhands.shared.crawl.store.model import (
     STATE_COUNTERS,
     Admitted,
     ClaimedUrl,
+    EndedJob,
     ErrorGroup,
     Fetches,
+    JobRow,
     NewUrl,
     Outgoing,
     Settled,
@@ -152,8 +155,11 @@ class Shard:
         self, wanted: Mapping[int, int], crawl: int, now: float
     ) -> dict[int, list[ClaimedUrl]]:
         found: dict[int, list[ClaimedUrl]] = {origin: [] for origin in wanted}
-        for origin, number, key, url, *rest in self._rows.claimable(crawl, wanted, now):
-            found[origin].append(ClaimedUrl(number, crawl, key, url, *rest))
+        for origin, number, key, url, depth, redirects, attempts, job in self._rows.claimable(
+            crawl, wanted, now
+        ):
+            claimed = ClaimedUrl(number, crawl, key, url, depth, redirects, attempts, job)
+            found[origin].append(claimed)
         ids = [one.id for urls in found.values() for one in urls]
         if ids:
             self._rows.mark_claimed(ids, self._epoch, now)
@@ -230,9 +236,19 @@ class Shard:
         changed = 0
         for crawl in self._crawls_with(UrlState.PARSING):
             rows = self._rows.parsing_since(crawl, parsing_since, limit - changed)
+            if crawl == NO_CRAWL:
+                self._need_no_answer(rows, now)
+                continue
             changed += len(rows)
             self._readmit(crawl, rows, now, most_attempts)
         return changed
+
+    def _need_no_answer(self, rows: Sequence[tuple[int, int, int, str]], now: float) -> None:
+        """The broker has the parse jobs of fetch jobs, and whoever parses them may say nothing."""
+        for _, origin, _, _ in rows:
+            self._tally.move(NO_CRAWL, origin, UrlState.PARSING, UrlState.DONE)
+        if rows:
+            self._rows.mark_done([row[0] for row in rows], now)
 
     def cancel(self, crawl: int, limit: int) -> int:
         rows = self._rows.queued_of_crawl(crawl, limit)
@@ -255,6 +271,30 @@ class Shard:
             if name in STATE_COUNTERS:
                 raise ValueError(f"{name} is counted by the store itself")
             self._tally.count(crawl, name, number)
+
+    # Fetch jobs
+
+    def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
+        self._write_tally()
+        return self._rows.jobs(keys)
+
+    def untold_jobs(self, limit: int) -> list[EndedJob]:
+        return [
+            EndedJob(number, UrlState(state), reason, job)
+            for number, state, reason, job in self._rows.untold(limit)
+        ]
+
+    def jobs_told(self, ids: Sequence[int]) -> None:
+        if ids:
+            self._rows.told(ids)
+
+    def forget_jobs(self, before: float, limit: int) -> int:
+        rows = self._rows.ended_jobs(before, limit)
+        if rows:
+            self._rows.forget_jobs(rows)
+        for _, origin, state, _ in rows:
+            self._tally.forgotten(NO_CRAWL, origin, UrlState(state))
+        return len(rows)
 
     # Robots
 

@@ -67,6 +67,12 @@ class Tally:
         self.queued[origin] += number
         self.hosts[crawl, origin] += number
 
+    def forgotten(self, crawl: int, origin: int, state: UrlState) -> None:
+        """A URL that had ended so is no longer kept."""
+        self.count(crawl, "admitted", -1)
+        self.count(crawl, STATE_COUNTERS[state], -1)
+        self.hosts[crawl, origin] -= 1
+
     def error(self, crawl: int, reason: str, errors: Errors) -> None:
         known = self.errors.setdefault((crawl, reason[:REASON_LENGTH]), errors)
         if known is not errors:

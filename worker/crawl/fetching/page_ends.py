@@ -11,6 +11,7 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import LeaseLost, Settled
 from manyhands.shared.jobs import rfc3339, utc_now
 from manyhands.worker.crawl.fetching import verdicts
+from manyhands.worker.crawl.fetching.job_ends import JobEnds, capture
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_fetch import Fetched
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
@@ -41,6 +42,7 @@ class PageEnds:
     settling: Settling
     control: Control
     store_failed: StoreFailed
+    jobs: JobEnds
     retry_s: float
     truncate_bytes: int
 
@@ -56,6 +58,7 @@ class PageEnds:
             retry_s=self.retry_s,
             patience_s=page.crawl.patience_s,
             jitter=random.random(),
+            most_redirects=self.jobs.max_redirects,
         )
         if was_in_trouble and not state.trouble:
             self.notes.back(origin)
@@ -74,10 +77,13 @@ class PageEnds:
         answer = fetched.outcome
         if settled is None:
             assert isinstance(answer, Answer), "only an answer can be handed on"
-            if verdict.redirect is not None:
+            if verdict.redirect is not None and page.url.job:
+                settled = await self.jobs.redirect(page.url, verdict.redirect.target, answer.status)
+            elif verdict.redirect is not None:
                 await self._redirect(shard, page, verdict.redirect, answer.status)
                 return False
-            settled = await self._hand_to_parse(shard, page, answer)
+            else:
+                settled = await self._hand_on(shard, page, answer)
         # Shielded: others wait for the same write.
         await asyncio.shield(self.settling.settle(shard, settled))
         return settled.state is UrlState.QUEUED
@@ -93,19 +99,23 @@ class PageEnds:
     ) -> None:
         await self.admission.redirected(shard.number, page.crawl, page.url, redirect.target, status)
 
-    async def _hand_to_parse(self, shard: OwnedShard, page: PageToFetch, answer: Answer) -> Settled:
+    async def _hand_on(self, shard: OwnedShard, page: PageToFetch, answer: Answer) -> Settled:
         """First the sinks take the page, then the broker, then the store: after a crash in between
         it is fetched again, and no second record is made."""
-        fetched = self._fetched(page, answer)
+        fetched = None if page.url.job else self._fetched(page, answer)
         try:
             if self.sinks.takes(Capture):
-                await self._archive(fetched, answer)
+                made = _capture(fetched, answer) if fetched else capture(page.url, answer)
+                await self._archive(made)
         except SinkDown:
             _came_to_nothing(page.crawl)
             return verdicts.put_off(page.url)
         except RecordsRefused as refused:
             _came_to_nothing(page.crawl)
             return verdicts.ended(page.url, UrlState.FAILED, str(refused))
+        if fetched is None:
+            queue = self.pages.queue_of(shard.number)
+            return await self.jobs.hand_to_parse(page.url, answer, queue)
         size = len(answer.body)
         answer.becomes(len(fetched.body))
         await self.pages.push(fetched, shard.number)
@@ -113,10 +123,10 @@ class PageEnds:
             page.url.id, UrlState.PARSING, answer.status, size=size, attempts=page.url.attempts
         )
 
-    async def _archive(self, fetched: FetchedPage, answer: Answer) -> None:
+    async def _archive(self, made: Capture) -> None:
         """Return when the archives have it."""
         await self.sinks.room()
-        await self.sinks.write([_capture(fetched, answer)])
+        await self.sinks.write([made])
 
     def _fetched(self, page: PageToFetch, answer: Answer) -> FetchedPage:
         url, crawl = page.url, page.crawl

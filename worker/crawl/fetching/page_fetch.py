@@ -12,7 +12,13 @@ from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.metrics import CrawlFigures
 from manyhands.worker.crawl.shards.open_requests import OpenRequests
 from manyhands.worker.crawl.shards.owned import OwnedShard
-from manyhands.worker.net.fetcher import Answer, FetchError, HopFetcher, TemporaryFetchError
+from manyhands.worker.net.fetcher import (
+    Answer,
+    FetchError,
+    HopFetcher,
+    TemporaryFetchError,
+    is_kept,
+)
 from manyhands.worker.pages.html import is_html
 
 
@@ -48,7 +54,7 @@ class PageFetches:
                     user_agent=page.crawl.user_agent,
                     max_bytes=self.settings.max_bytes,
                     check=check,
-                    wants_body=_wants_body,
+                    wants_body=is_kept if page.url.job else _wants_body,
                 )
         except FetchError as error:
             return error

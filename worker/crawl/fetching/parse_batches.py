@@ -33,7 +33,7 @@ class PagePusher:
         self._loop = asyncio.get_running_loop()
         self._push = push
         self._tasks = tasks
-        self._queue_of = queue_of
+        self.queue_of = queue_of
         self._waiting: list[_Waiting] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -60,7 +60,7 @@ class PagePusher:
         jobs = [
             pages_job(
                 PagesMessage.model_construct(
-                    answer_to=self._queue_of(together[0].shard),
+                    answer_to=self.queue_of(together[0].shard),
                     pages=[one.page for one in together],
                 ),
                 PARSE_QUEUE,

@@ -1,7 +1,10 @@
 """What an answer, or the lack of one, means for its URL and its host. Pure."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import NamedTuple
 
+from manyhands.shared.crawl.fetch_jobs import FetchJob, back_off_s
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
 from manyhands.shared.errors import InvalidUrl
@@ -14,6 +17,7 @@ from manyhands.worker.net.fetcher import (
     Answer,
     FetchError,
     PermanentFetchError,
+    parse_retry_after,
 )
 from manyhands.worker.pages.html import is_html
 
@@ -24,6 +28,15 @@ MOST_REFUSALS = 5
 # Each further attempt waits this many times longer.
 BACKOFF = 4
 MAX_REASON_LENGTH = 80
+
+
+class Tries(NamedTuple):
+    """How often a URL is tried, how often if it is answered with 429 or 503, and the wait after so
+    many attempts."""
+
+    most: int
+    most_refusals: int
+    wait_s: Callable[[int], float]
 
 
 class Redirect(NamedTuple):
@@ -53,17 +66,19 @@ def verdict_of(
     retry_s: float,
     patience_s: float,
     jitter: float,
+    most_redirects: int = MAX_REDIRECTS,
 ) -> Verdict:
-    """`state` is the origin's and is updated. An outcome of None means that the lease ran out
-    before the answer was here: the URL is tried again if the lease is only late, and the store
-    raises LeaseLost if it is lost."""
+    """`state` is the origin's and is updated. `most_redirects` is for fetch jobs. An outcome of
+    None means that the lease ran out before the answer was here: the URL is tried again if the
+    lease is only late, and the store raises LeaseLost if it is lost."""
     if outcome is None:
         return Verdict(put_off(claimed), is_no_page=True)
+    tries = _tries_of(claimed, retry_s, jitter)
     if isinstance(outcome, PermanentFetchError):
         return Verdict(ended(claimed, UrlState.FAILED, outcome.reason), is_no_page=True)
     if isinstance(outcome, FetchError):
         if not is_of_host(outcome.reason):
-            return Verdict(try_again(claimed, outcome.reason, now, retry_s), is_no_page=True)
+            return Verdict(_again(claimed, outcome.reason, now, tries), is_no_page=True)
         # The URL waits for as long as its crawl has patience.
         state.not_reached(
             outcome.reason, now, retry_s=retry_s, patience_s=patience_s, jitter=jitter
@@ -72,10 +87,13 @@ def verdict_of(
         return Verdict(settled, is_no_page=True, put_off_until=state.blocked_until)
     if state.answered(outcome.status, outcome.retry_after, sent_at, now, jitter):
         until = state.blocked_until
-        settled = sent_away(claimed, outcome.status, until)
+        settled = sent_away(claimed, outcome.status, until, tries.most_refusals)
         is_no_page = settled.state is UrlState.QUEUED
         return Verdict(settled, is_no_page=is_no_page, put_off_until=until)
-    ending = judge(claimed, outcome, now, retry_s)
+    if claimed.job:
+        ending = judge_job(claimed, outcome, now, tries, most_redirects)
+    else:
+        ending = judge(claimed, outcome, now, retry_s)
     if isinstance(ending, Redirect):
         return Verdict(None, is_no_page=True, redirect=ending)
     is_no_page = ending is not None and ending.state is UrlState.QUEUED
@@ -99,14 +117,40 @@ def judge(
     return None
 
 
+def judge_job(
+    claimed: ClaimedUrl, answer: Answer, now: float, tries: Tries, most_redirects: int
+) -> Settled | Redirect | None:
+    """Of a fetch job any answer is a page that does not ask for another attempt, whatever its
+    status and content type."""
+    status = answer.status
+    if status in REDIRECTS and answer.location is not None:
+        return _redirected(claimed, answer, most_redirects)
+    if status >= 500 or status in TEMPORARY_STATUSES:
+        after_s = parse_retry_after(answer.retry_after, datetime.fromtimestamp(now, UTC))
+        return _again(claimed, f"http {status}", now, tries, status, after_s)
+    return None
+
+
 def try_again(
     claimed: ClaimedUrl, reason: str, now: float, retry_s: float, status: int = 0
 ) -> Settled:
     """Queue it again for later; fail it after the last attempt."""
+    return _again(claimed, reason, now, _tries_in_a_crawl(retry_s), status)
+
+
+def _again(
+    claimed: ClaimedUrl,
+    reason: str,
+    now: float,
+    tries: Tries,
+    status: int = 0,
+    after_s: float | None = None,
+) -> Settled:
+    """`after_s` is what the server asked for."""
     attempts = claimed.attempts + 1
-    if attempts >= MOST_ATTEMPTS:
+    if attempts >= tries.most:
         return Settled(claimed.id, UrlState.FAILED, status, _short(reason), attempts=attempts)
-    not_before = now + retry_s * BACKOFF ** (attempts - 1)
+    not_before = now + (tries.wait_s(attempts) if after_s is None else after_s)
     return Settled(
         claimed.id,
         UrlState.QUEUED,
@@ -121,10 +165,10 @@ def put_off(claimed: ClaimedUrl, reason: str = "") -> Settled:
     return claimed.put_back(_short(reason))
 
 
-def sent_away(claimed: ClaimedUrl, status: int, until: float) -> Settled:
+def sent_away(claimed: ClaimedUrl, status: int, until: float, most: int = MOST_REFUSALS) -> Settled:
     """The host asks to be left alone until then. Its other waiting URLs go first."""
     attempts = claimed.attempts + 1
-    if attempts >= MOST_REFUSALS:
+    if attempts >= most:
         return Settled(claimed.id, UrlState.FAILED, status, f"http {status}", attempts=attempts)
     reason = f"http {status}: host put off"
     return Settled(claimed.id, UrlState.QUEUED, status, reason, 0, attempts, until)
@@ -134,10 +178,23 @@ def ended(claimed: ClaimedUrl, state: UrlState, reason: str, status: int = 0) ->
     return Settled(claimed.id, state, status, _short(reason), attempts=claimed.attempts)
 
 
-def _redirected(claimed: ClaimedUrl, answer: Answer) -> Settled | Redirect:
+def _tries_of(claimed: ClaimedUrl, retry_s: float, draw: float) -> Tries:
+    if not claimed.job:
+        return _tries_in_a_crawl(retry_s)
+    most = FetchJob.of_text(claimed.job).most_attempts
+    return Tries(most, most, lambda attempts: back_off_s(attempts, draw))
+
+
+def _tries_in_a_crawl(retry_s: float) -> Tries:
+    return Tries(MOST_ATTEMPTS, MOST_REFUSALS, lambda attempts: retry_s * BACKOFF ** (attempts - 1))
+
+
+def _redirected(
+    claimed: ClaimedUrl, answer: Answer, most_redirects: int = MAX_REDIRECTS
+) -> Settled | Redirect:
     if answer.location is None:
         return ended(claimed, UrlState.FAILED, "redirect without a target", answer.status)
-    if claimed.redirects >= MAX_REDIRECTS:
+    if claimed.redirects >= most_redirects:
         return ended(claimed, UrlState.FAILED, "too many redirects", answer.status)
     try:
         target = resolve_reference(parse_url(claimed.url), answer.location)

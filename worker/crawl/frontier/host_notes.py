@@ -15,6 +15,9 @@ from manyhands.worker.crawl.frontier.schedule import Domain, Origin
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling
 
+# A shorter wait is over before anybody has read of it.
+SHOWN_FROM_S = 1.0
+
 
 class HostNotes:
     def __init__(self, settling: Settling) -> None:
@@ -37,6 +40,14 @@ class HostNotes:
         if delay_s != domain.delay_s:
             domain.delay_s = delay_s
             next_at = self.store_time(domain.next_at) + delay_s
+            self._settling.tell(
+                domain.shard, lambda store: store.keep_domain(domain.id, next_at, delay_s)
+            )
+
+    def keep_time(self, domain: Domain) -> None:
+        """For people who ask until when it waits, if that is worth a write."""
+        if domain.delay_s >= SHOWN_FROM_S:
+            next_at, delay_s = self.store_time(domain.next_at), domain.delay_s
             self._settling.tell(
                 domain.shard, lambda store: store.keep_domain(domain.id, next_at, delay_s)
             )

@@ -35,10 +35,16 @@ class LiveCrawl:
 
 @dataclass(slots=True)
 class LiveCrawls:
-    """State: the crawls by id, and the operators' rules for domains."""
+    """State: the crawls by id, and the operators' rules for domains. `standing` never ends: the
+    URLs that are of no crawl, see `standing_crawl`."""
 
     by_id: dict[int, LiveCrawl] = field(default_factory=dict)
+    standing: LiveCrawl | None = None
     _rules: dict[tuple[int | None, str], DomainRule] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.standing is not None:
+            self.by_id[self.standing.id] = self.standing
 
     @property
     def running(self) -> list[int]:
@@ -71,7 +77,7 @@ class LiveCrawls:
         """Take over the states; `made` has the crawls that are new here. Returns those that ran and
         no longer do."""
         before = set(self.running)
-        seen = {}
+        seen = {} if self.standing is None else {self.standing.id: self.standing}
         for crawl in crawls:
             live = self.by_id.get(crawl.id) or made.get(crawl.id)
             if live is not None:

@@ -4,6 +4,7 @@ in the store's thread, inside a transaction."""
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import ClaimedUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
@@ -95,6 +96,12 @@ def load_due(
         again_s = NOTHING_FOR_S if due_at is None else min(SOON_S, due_at - now)
         store.put_domain(domain.id, max(domain.next_at, now + again_s), domain.delay_s)
     return loaded
+
+
+def has_jobs_in(store: ShardStore) -> bool:
+    """Whether fetch jobs wait there, or may come to wait again."""
+    counters = store.counters(NO_CRAWL)
+    return bool(counters["queued"] or counters["claimed"])
 
 
 def load_one(

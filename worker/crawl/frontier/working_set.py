@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import NewUrl
 from manyhands.shared.crawl.store.protocol import ShardStore
@@ -26,6 +27,7 @@ from manyhands.worker.crawl.frontier.loading import (
     LoadedDomain,
     Wanted,
     claim_all,
+    has_jobs_in,
     load_due,
     load_one,
 )
@@ -47,12 +49,13 @@ LEAVE_LOOK_S = 0.02
 
 @dataclass(slots=True, eq=False)
 class ShardHosts:
-    """State: the domains of a shard that are in memory, by name, and whether more are being
-    loaded."""
+    """State: the domains of a shard that are in memory, by name, whether more are being loaded, and
+    whether it has no fetch job: without a crawl there is nothing to load then."""
 
     shard: OwnedShard
     domains: dict[str, Domain] = field(default_factory=dict)
     is_loading: bool = False
+    has_no_job: bool = False
 
     @property
     def is_busy(self) -> bool:
@@ -137,6 +140,11 @@ class WorkingSet:
         room = MOST_ORIGINS - len(self.origins)
         if hosts is None or hosts.is_loading or shard.is_leaving or not crawls or room <= 0:
             return
+        are_jobs_all = crawls == [NO_CRAWL]
+        if are_jobs_all and hosts.has_no_job:
+            return
+        # Until one comes, even while the store is asked.
+        hosts.has_no_job = are_jobs_all
         hosts.is_loading = True
         hopeless = self._hopeless[shard.number]
         try:
@@ -148,9 +156,15 @@ class WorkingSet:
                 urls_each=FEWEST_CLAIMED,
             )
             look = hopeless.look_if_time()
-            loaded, found = await self._store.change(
-                shard.number, lambda store: (due(store), look and look(store))
+            loaded, found, has_jobs = await self._store.change(
+                shard.number,
+                lambda store: (
+                    due(store),
+                    look and look(store),
+                    are_jobs_all and has_jobs_in(store),
+                ),
             )
+            hosts.has_no_job &= not has_jobs
         except Exception as error:
             self._store_failed(shard, error)
             return
@@ -200,6 +214,7 @@ class WorkingSet:
         hosts = self._shards.get(number)
         if hosts is None or hosts.shard.is_leaving:
             return
+        hosts.has_no_job = False
         is_other = False
         unknown = set()
         for url in urls:
@@ -250,6 +265,7 @@ class WorkingSet:
         if delay_s is not None:
             self._notes.keep_delay(domain, delay_s)
             next_at = domain.next_at = max(domain.next_at, now + delay_s)
+            self._notes.keep_time(domain)
         self.schedule.release(request, next_at)
         if not origin.urls:
             self.schedule.remove(origin)

@@ -11,7 +11,7 @@ from manyhands.shared.crawl.store.absence import were_here_for
 from manyhands.shared.crawl.store.errors import StateAway, StateDamaged, StateError
 from manyhands.shared.crawl.store.model import Fetches, Layout, LeaseLost, Member
 from manyhands.shared.crawl.store.protocol import ControlStore
-from manyhands.shared.errors import ConfigError, ManyhandsError
+from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.tasks import Tasks
@@ -90,24 +90,29 @@ class Leasing:
         self._leaves.append(leave)
 
     async def settle_layout(self, is_closing: Callable[[], bool]) -> None:
-        """Wait until there are as many shards as the settings say; the leader changes the
-        number. Raises ConfigError where nobody can."""
+        """Wait until there are as many shards as the settings say; the leader changes the number.
+        Where nobody can, there are as many as there are."""
         wanted = self._settings.shards
-        layout = await self._control.ask(lambda control: control.layout(wanted))
+        layout = await self._control.ask(self._layout)
         if layout.shards != wanted and not self._control.store.can_reshard:
-            raise ConfigError(
-                f"the crawls' state has {layout.shards} shards, and CRAWL_SHARDS is {wanted}: set "
-                f"CRAWL_SHARDS={layout.shards}, or bring the crawls to a state with {wanted} shards"
-                " by `manyhands state copy`"
+            self._log.warning(
+                "the crawls' state has another number of shards than CRAWL_SHARDS says, and keeps "
+                "it; `manyhands state copy` brings the crawls to a state with another one",
+                shards=layout.shards,
+                CRAWL_SHARDS=wanted,
             )
-        while layout.shards != wanted and not is_closing():
+        while layout.shards != wanted and self._control.store.can_reshard and not is_closing():
             if await self._resharding.leads():
                 await self._resharding.reshard(layout, wanted)
             else:
                 await asyncio.sleep(BALANCE_S)
-            layout = await self._control.ask(lambda control: control.layout(wanted))
+            layout = await self._control.ask(self._layout)
         self._control.layout = layout
         self.laid_out(layout)
+
+    def _layout(self, control: ControlStore) -> Layout:
+        may_change = self._control.store.can_reshard
+        return control.layout(self._settings.shards, may_change=may_change)
 
     async def renew(self, figures: Callable[[], dict[str, int]]) -> None:
         """As long as there are leases. `figures` is what this member reports to the others."""
@@ -174,7 +179,7 @@ class Leasing:
         self._tasks.spawn(self._store.close(number))
 
     async def _claim_and_release(self, is_closing: Callable[[], bool]) -> None:
-        layout = await self._control.ask(lambda control: control.layout(self._settings.shards))
+        layout = await self._control.ask(self._layout)
         if layout.generation != self._control.layout.generation:
             for number in list(self.shards):
                 self._drop(number, "the number of shards has changed")

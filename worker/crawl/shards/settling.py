@@ -9,6 +9,7 @@ from typing import Any
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import Settled
 from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.worker.crawl.announcement import Announcement
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
@@ -16,16 +17,19 @@ StoreFailed = Callable[[OwnedShard, Exception], None]
 
 
 class Settling:
-    """State: the last shared write of each shard. `store_failed` gives a shard up when a write
+    """State: the last shared write of each shard. `settles` announces what the store is going to be
+    told. `store_failed` gives a shard up when a write
     fails; its next owner repeats the work."""
 
     def __init__(self, store: StoreThreads, store_failed: StoreFailed) -> None:
         self._store = store
         self._store_failed = store_failed
         self._last: dict[int, asyncio.Future[None]] = {}
+        self.settles: Announcement[[OwnedShard, Settled]] = Announcement()
 
     def settle(self, shard: OwnedShard, settled: Settled) -> "asyncio.Future[None]":
         """Done when the store has it; fails when the shard is given up."""
+        self.settles(shard, settled)
         told = self._store.change_together(shard.number, _settle, settled)
         if told is not self._last.get(shard.number):
             self._last[shard.number] = told

@@ -132,9 +132,10 @@ class PostgresControl:
 
     # Layout
 
-    def layout(self, wanted: int) -> Layout:
+    def layout(self, wanted: int, *, may_change: bool = True) -> Layout:
         facts = self.facts()
-        if facts.get("wanted") != wanted:
+        stored = facts.get("wanted")
+        if stored is None or (may_change and stored != wanted):
             with self._changing(is_version=False) as session:
                 first = {"generation": 1, "shards": wanted, "most_ever": wanted}
                 facts = first | self._facts_of(session)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from manyhands.shared.crawl.store.errors import StateAway, StateBusy, Undone
+from manyhands.shared.crawl.store.errors import StateAway, StateBusy, StateError, Undone
 from manyhands.shared.crawl.store.model import LastOwner, LeaseLost
 from manyhands.shared.crawl.store.postgres.database import (
     CommitInDoubt,
@@ -33,7 +33,9 @@ AGAIN_S = 0.1
 _LOCK_TOGETHER = "SELECT pg_advisory_xact_lock_shared(%s)"
 _LOCK_ALONE = "SELECT set_config('lock_timeout', %s, true), pg_advisory_xact_lock(%s)"
 _KEPT = "SELECT epoch, batch, next_url FROM @shards WHERE generation = %s AND shard = %s"
-_LAST_OWNER = "SELECT epoch, longest_fetch_s FROM @shards WHERE generation = %s AND shard = %s"
+_LAST_OWNER = (
+    "SELECT epoch, longest_fetch_s, version FROM @shards WHERE generation = %s AND shard = %s"
+)
 _SET_OWNER = (
     "UPDATE @shards SET epoch = %s, longest_fetch_s = %s WHERE generation = %s AND shard = %s"
 )
@@ -112,11 +114,13 @@ class Fence:
         lock cannot be had."""
         with self._alone() as session:
             rows = session.rows(self._control.sql(_LAST_OWNER), self._place)
-            last = LastOwner(*rows[0]) if rows else LastOwner(0, None)
+            last = LastOwner(*rows[0][:2]) if rows else LastOwner(0, None)
             if last.epoch > epoch:
                 raise LeaseLost(f"{self._shown} belongs to a later owner")
             if not rows:
                 self._make(session, epoch)
+            elif rows[0][2] != len(SHARD):
+                self._bring_up(session, rows[0][2])
             session.send(self._control.sql(_SET_OWNER), (epoch, longest_fetch_s, *self._place))
             yield session, last
 
@@ -132,12 +136,27 @@ class Fence:
         latest = session.value(self._control.sql("SELECT max(generation) FROM @shards")) or 0
         if latest > generation:
             raise LeaseLost(f"the shards of generation {generation} were laid out anew")
-        for migration in SHARD:
+        session.send(
+            self._control.sql("INSERT INTO @shards VALUES (%s, %s, 0, %s, 0, 1)"),
+            (generation, shard, epoch),
+        )
+        self._bring_up(session, 0)
+
+    def _bring_up(self, session: Session, version: int) -> None:
+        """Its tables to this release's, from those of that version."""
+        if version > len(SHARD):
+            raise StateError(
+                f"{self._shown} was written by a later release (version {version} of its tables,"
+                f" this one knows {len(SHARD)})"
+            )
+        for migration in SHARD[version:]:
             for statement in migration:
                 session.send(self.names.sql(statement))
         session.send(
-            self._control.sql("INSERT INTO @shards VALUES (%s, %s, %s, %s, 0, 1)"),
-            (generation, shard, len(SHARD), epoch),
+            self._control.sql(
+                "UPDATE @shards SET version = %s WHERE generation = %s AND shard = %s"
+            ),
+            (len(SHARD), *self._place),
         )
 
     @contextlib.contextmanager

@@ -1,17 +1,20 @@
 """Reading a shard, beside its owner or as its owner."""
 
+from collections.abc import Sequence
+
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
     STATE_COUNTERS,
     ErrorGroup,
+    JobRow,
     StoredDomain,
     StoredOrigin,
     UrlRow,
 )
-from manyhands.shared.crawl.store.postgres.arrays import numbers
+from manyhands.shared.crawl.store.postgres.arrays import numbers, uuids
 from manyhands.shared.crawl.store.postgres.database import Row
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
-from manyhands.shared.crawl.store.reader_words import counters_of_rows, url_of_row
+from manyhands.shared.crawl.store.reader_words import counters_of_rows, job_of_row, url_of_row
 from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, MOST_ORIGINS
 
 _URLS = (
@@ -40,6 +43,14 @@ COUNTERS = "SELECT name, value FROM @counters WHERE crawl = %s"
 ERRORS = (
     "SELECT reason, count, sample_url, first_at, last_at FROM @errors WHERE crawl = %s"
     " ORDER BY count DESC, reason"
+)
+JOBS = (
+    "SELECT wanted.place - 1, urls.url, urls.state, urls.status, urls.reason, urls.attempts,"
+    " urls.updated_at, greatest(urls.not_before, origins.ready_at, domains.next_at)"
+    " FROM unnest(%s::uuid[]) WITH ORDINALITY AS wanted (key, place) CROSS JOIN LATERAL"
+    " (SELECT url FROM @seen WHERE crawl = 0 AND key = wanted.key LIMIT 1) AS seen"
+    " JOIN @urls AS urls ON urls.id = seen.url JOIN @origins AS origins ON origins.id = urls.origin"
+    " JOIN @domains AS domains ON domains.id = origins.domain"
 )
 RECEIVED = "SELECT source, up_to FROM @received"
 SEED_NAMES = "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s"
@@ -82,6 +93,9 @@ class PostgresReader(ShardTables):
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
         rows = self._rows(PUT_OFF_OF_CRAWL, (now, crawl, limit))
         return [StoredOrigin(*row) for row in rows]
+
+    def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
+        return [job_of_row(row) for row in self._rows(JOBS, (uuids(keys),))]
 
     def close(self) -> None:
         """Connections are the database's."""

@@ -3,11 +3,13 @@ database: asked one after the other, 64 shards that are 5 ms away would take a t
 
 from collections.abc import Collection, Container, Mapping, Sequence
 
-from manyhands.shared.crawl.store.model import ErrorGroup, Layout, StoredOrigin
+from manyhands.shared.crawl.store.model import ErrorGroup, JobRow, Layout, StoredOrigin
+from manyhands.shared.crawl.store.postgres.arrays import uuids
 from manyhands.shared.crawl.store.postgres.database import Database, Row
 from manyhands.shared.crawl.store.postgres.reader import (
     COUNTERS,
     ERRORS,
+    JOBS,
     PUT_OFF_OF_CRAWL,
     RECEIVED,
     SEED_NAMES,
@@ -15,7 +17,7 @@ from manyhands.shared.crawl.store.postgres.reader import (
 )
 from manyhands.shared.crawl.store.postgres.schema import Names, shard_names
 from manyhands.shared.crawl.store.protocol import ShardReaders
-from manyhands.shared.crawl.store.reader_words import counters_of_rows
+from manyhands.shared.crawl.store.reader_words import counters_of_rows, job_of_row
 
 _OWNED = "SELECT shard FROM @shards WHERE generation = %s"
 
@@ -54,6 +56,10 @@ class PostgresReaders(ShardReaders):
     def put_off_of(self, layout: Layout, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
         found = self._of_each(layout, PUT_OFF_OF_CRAWL, now, crawl, limit)
         return [StoredOrigin(*row) for rows in found.values() for row in rows]
+
+    def jobs(self, layout: Layout, keys: Sequence[bytes]) -> list[JobRow]:
+        found = self._of_each(layout, JOBS, uuids(keys))
+        return [job_of_row(row) for rows in found.values() for row in rows]
 
     def received(
         self, layout: Layout, wanted: Mapping[int, Collection[int]]

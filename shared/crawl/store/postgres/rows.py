@@ -13,8 +13,13 @@ from manyhands.shared.crawl.store.postgres.fence import Fence
 from manyhands.shared.crawl.store.postgres.links import PostgresLinks
 from manyhands.shared.crawl.store.postgres.reader import DOMAINS, PostgresReader
 from manyhands.shared.crawl.store.postgres.tally_rows import PostgresTallyRows
-from manyhands.shared.crawl.store.rows import SettledRow, WaitingRow
-from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED
+from manyhands.shared.crawl.store.rows import EndedJobRow, SettledRow, WaitingRow
+from manyhands.shared.crawl.store.schema_words import (
+    IS_FORGETTABLE,
+    IS_LISTED,
+    IS_QUEUED,
+    IS_UNTOLD,
+)
 
 # A question for each of many keys is a subquery or LATERAL with a limit, not a join: of a join the
 # planner may make one pass through all that a crawl has.
@@ -47,16 +52,16 @@ _ORIGIN_IDS = (
 # `seen` in the order of the keys, so that each page of its index is touched once.
 _ADD_URLS = (
     "WITH given AS MATERIALIZED (SELECT %s::bigint + place - 1 AS id, %s::bigint AS crawl, origin,"
-    " depth, redirects, key, url"
-    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[])"
-    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, place)),"
+    " depth, redirects, key, url, nullif(job, '') AS job"
+    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[], %s::text[])"
+    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, job, place)),"
     " seen AS (INSERT INTO @seen (crawl, key, url) SELECT crawl, key, id FROM given ORDER BY key)"
-    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url)"
-    " SELECT id, crawl, %s, origin, depth, redirects, key, url FROM given"
+    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url, job)"
+    " SELECT id, crawl, %s, origin, depth, redirects, key, url, job FROM given"
 )
 _CLAIMABLE = (
     "SELECT wanted.origin, found.id, uuid_send(found.key), found.url, found.depth,"
-    " found.redirects, found.attempts"
+    " found.redirects, found.attempts, coalesce(found.job, '')"
     " FROM unnest(%s::bigint[], %s::integer[]) AS wanted (origin, most) CROSS JOIN LATERAL"
     " (SELECT * FROM @urls WHERE crawl = %s AND origin = wanted.origin AND not_before <= %s"
     f" AND {IS_QUEUED} ORDER BY not_before, id LIMIT wanted.most) AS found"
@@ -106,6 +111,12 @@ _QUEUED_OF_DOMAIN = (
     " LIMIT %s"
 )
 _END = "UPDATE @urls SET state = %s, reason = %s, updated_at = %s WHERE id = ANY(%s::bigint[])"
+_UNTOLD = f"SELECT id, state, reason, job FROM @urls WHERE {IS_UNTOLD} ORDER BY id LIMIT %s"
+_TOLD = "UPDATE @urls SET job = NULL WHERE id = ANY(%s::bigint[])"
+_ENDED_JOBS = (
+    f"SELECT id, origin, state, uuid_send(key) FROM @urls WHERE {IS_FORGETTABLE}"
+    " AND updated_at < %s ORDER BY updated_at LIMIT %s"
+)
 _HOLD_BACK = (
     "UPDATE @domains SET next_at = greatest(next_at, %s + delay_s)"
     " WHERE id IN (SELECT domain FROM @origins WHERE id = ANY(%s::bigint[]))"
@@ -192,6 +203,7 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
                 numbers([url.redirects for url in urls]),
                 uuids([url.key for url in urls]),
                 texts([url.url for url in urls]),
+                texts([url.job for url in urls]),
                 now,
             ),
         )
@@ -231,11 +243,11 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
 
     def claimable(
         self, crawl: int, wanted: Mapping[int, int], now: float
-    ) -> list[tuple[int, int, bytes, str, int, int, int]]:
+    ) -> list[tuple[int, int, bytes, str, int, int, int, str]]:
         rows = self._rows(_CLAIMABLE, (numbers(wanted), numbers(wanted.values()), crawl, now))
         return [
-            (origin, number, key, url, depth, redirects, attempts)
-            for origin, number, key, url, depth, redirects, attempts in rows
+            (origin, number, key, url, depth, redirects, attempts, job)
+            for origin, number, key, url, depth, redirects, attempts, job in rows
         ]
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None:
@@ -293,6 +305,28 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
 
     def queue_claimed(self, crawl: int) -> list[tuple[int, int]]:
         return [(origin, number) for origin, number in self._changed(_QUEUE_CLAIMED, (crawl,))]
+
+    # Fetch jobs
+
+    def untold(self, limit: int) -> list[tuple[int, int, str, str]]:
+        rows = self._rows(_UNTOLD, (limit,))
+        return [(number, state, reason, job) for number, state, reason, job in rows]
+
+    def told(self, ids: Sequence[int]) -> None:
+        self._send(_TOLD, (numbers(ids),))
+
+    def ended_jobs(self, before: float, limit: int) -> list[EndedJobRow]:
+        rows = self._rows(_ENDED_JOBS, (before, limit))
+        return [(number, origin, state, key) for number, origin, state, key in rows]
+
+    def forget_jobs(self, rows: Sequence[EndedJobRow]) -> None:
+        self._send(
+            "DELETE FROM @urls WHERE id = ANY(%s::bigint[])", (numbers(row[0] for row in rows),)
+        )
+        self._send(
+            "DELETE FROM @seen WHERE crawl = 0 AND key = ANY(%s::uuid[])",
+            (uuids(row[3] for row in rows),),
+        )
 
 
 def _waiting(rows: Sequence[tuple[object, ...]]) -> list[WaitingRow]:

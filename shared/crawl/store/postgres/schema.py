@@ -17,7 +17,13 @@ columns or its condition. So what is counted all the time (`queued`) is in none:
 from dataclasses import dataclass
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, UNKNOWN_DELAY_S
+from manyhands.shared.crawl.store.schema_words import (
+    IS_ENDED_JOB,
+    IS_LISTED,
+    IS_QUEUED,
+    IS_UNTOLD,
+    UNKNOWN_DELAY_S,
+)
 
 # The n-th migration brings a database from version n to n + 1. Never change one that was released.
 _CONTROL_FIRST = (
@@ -146,7 +152,13 @@ _SHARD_FIRST = (
     "CREATE TABLE @received_ahead ("
     " source integer NOT NULL, sequence bigint NOT NULL, PRIMARY KEY (source, sequence))",
 )
-SHARD = (_SHARD_FIRST,)
+# `job` is what a fetch job was; NULL for a URL of a crawl, and for a job whose failure was told.
+_SHARD_JOBS = (
+    "ALTER TABLE @urls ADD COLUMN job text",
+    f"CREATE INDEX @@urls_untold ON @urls (id) WHERE {IS_UNTOLD}",
+    f"CREATE INDEX @@urls_ended_jobs ON @urls (updated_at) WHERE {IS_ENDED_JOB}",
+)
+SHARD = (_SHARD_FIRST, _SHARD_JOBS)
 
 
 @dataclass(frozen=True, slots=True)

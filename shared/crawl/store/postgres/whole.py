@@ -31,12 +31,13 @@ _OUTGOING = (
 # Origins are looked up one by one, whatever the planner knows of tables that are so new.
 _ADD_URLS = (
     "INSERT INTO @urls (id, origin, crawl, state, attempts, not_before, status, updated_at, depth,"
-    " redirects, key, url, reason) SELECT %s + place - 1, (SELECT id FROM @origins AS origins"
+    " redirects, key, url, reason, job) SELECT %s + place - 1, (SELECT id FROM @origins AS origins"
     " WHERE origins.origin = given.origin), crawl, state, attempts, not_before, status,"
-    " updated_at, depth, redirects, key, url, reason FROM unnest(%s::text[], %s::bigint[],"
-    " %s::smallint[], %s::integer[], %s::float8[], %s::integer[], %s::float8[], %s::integer[],"
-    " %s::integer[], %s::uuid[], %s::text[], %s::text[]) WITH ORDINALITY AS given (origin, crawl,"
-    " state, attempts, not_before, status, updated_at, depth, redirects, key, url, reason, place)"
+    " updated_at, depth, redirects, key, url, reason, nullif(job, '')"
+    " FROM unnest(%s::text[], %s::bigint[], %s::smallint[], %s::integer[], %s::float8[],"
+    " %s::integer[], %s::float8[], %s::integer[], %s::integer[], %s::uuid[], %s::text[],"
+    " %s::text[], %s::text[]) WITH ORDINALITY AS given (origin, crawl, state, attempts,"
+    " not_before, status, updated_at, depth, redirects, key, url, reason, job, place)"
 )
 _ADD_SEEN = (
     "INSERT INTO @seen (crawl, key, url) SELECT crawl, key, %s + place - 1"
@@ -121,14 +122,14 @@ class PostgresNewShard(PostgresTallyRows, PostgresLinks, PostgresTables):
         return self
 
     def add_urls(self, rows: Sequence[Row]) -> None:
-        origins, crawls, *figures, keys, urls, reasons = zip(*rows, strict=True)
+        origins, crawls, *figures, keys, urls, reasons, jobs = zip(*rows, strict=True)
         of_keys = uuids(keys)
         self._send(
             _ADD_URLS,
             (
                 *(self._next_url, texts(origins), numbers(crawls)),
                 *(numbers(column) for column in figures),
-                *(of_keys, texts(urls), texts(reasons)),
+                *(of_keys, texts(urls), texts(reasons), texts([job or "" for job in jobs])),
             ),
         )
         self._send(_ADD_SEEN, (self._next_url, numbers(crawls), of_keys))

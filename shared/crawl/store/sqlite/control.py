@@ -63,8 +63,9 @@ class SqliteControl:
 
     # Layout
 
-    def layout(self, wanted: int) -> Layout:
-        if self.facts().get("wanted") != wanted:
+    def layout(self, wanted: int, *, may_change: bool = True) -> Layout:
+        stored = self.facts().get("wanted")
+        if stored is None or (may_change and stored != wanted):
             with self._database.transaction():
                 facts = {"generation": 1, "shards": wanted, "most_ever": wanted} | self.facts()
                 self._set_facts(facts | {"wanted": wanted})

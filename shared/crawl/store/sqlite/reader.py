@@ -1,14 +1,18 @@
 """Reading a shard's file, beside its owner or as its owner."""
 
+from collections.abc import Sequence
+
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
+    KEY_BYTES,
     STATE_COUNTERS,
     ErrorGroup,
+    JobRow,
     StoredDomain,
     StoredOrigin,
     UrlRow,
 )
-from manyhands.shared.crawl.store.reader_words import counters_of_rows, url_of_row
+from manyhands.shared.crawl.store.reader_words import counters_of_rows, job_of_row, url_of_row
 from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, MOST_ORIGINS
 from manyhands.shared.crawl.store.sqlite.database import Database, to_json
 
@@ -25,6 +29,14 @@ _ORIGINS = (
     " origins.notes FROM json_each(?) AS wanted JOIN origins ON origins.id IN"
     " (SELECT id FROM origins WHERE domain = wanted.value AND queued > 0"
     f" ORDER BY ready_at, id LIMIT {MOST_ORIGINS}) ORDER BY origins.ready_at, origins.id"
+)
+_JOBS = (
+    "SELECT wanted.value, urls.url, urls.state, urls.status, urls.reason, urls.attempts,"
+    " urls.updated_at, max(urls.not_before, origins.ready_at, domains.next_at)"
+    " FROM json_each(?1) AS wanted CROSS JOIN seen CROSS JOIN urls"
+    " CROSS JOIN origins CROSS JOIN domains"
+    f" WHERE seen.crawl = 0 AND seen.key = substr(?2, wanted.value * {KEY_BYTES} + 1, {KEY_BYTES})"
+    " AND urls.id = seen.url AND origins.id = urls.origin AND domains.id = origins.domain"
 )
 _PUT_OFF = (
     "SELECT id, origin, queued, ready_at, notes FROM origins"
@@ -94,6 +106,10 @@ class SqliteReader:
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
         rows = self._database.rows(_PUT_OFF_OF, (now, crawl, limit))
         return [StoredOrigin(*row) for row in rows]
+
+    def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
+        places = to_json(list(range(len(keys))))
+        return [job_of_row(row) for row in self._database.rows(_JOBS, (places, b"".join(keys)))]
 
     def close(self) -> None:
         self._database.close()

@@ -15,8 +15,13 @@ from manyhands.shared.crawl.store.model import (
     StoredDomain,
     StoredRobots,
 )
-from manyhands.shared.crawl.store.rows import SettledRow, WaitingRow
-from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED
+from manyhands.shared.crawl.store.rows import EndedJobRow, SettledRow, WaitingRow
+from manyhands.shared.crawl.store.schema_words import (
+    IS_FORGETTABLE,
+    IS_LISTED,
+    IS_QUEUED,
+    IS_UNTOLD,
+)
 from manyhands.shared.crawl.store.sqlite import links as sqlite_links
 from manyhands.shared.crawl.store.sqlite import robots as sqlite_robots
 from manyhands.shared.crawl.store.sqlite.database import to_json
@@ -49,17 +54,18 @@ _ORIGIN_IDS = (
     "SELECT json_group_array((SELECT id FROM origins WHERE origin = value->>0)) FROM json_each(?)"
 )
 _ADD_URLS = (
-    "INSERT INTO urls (id, crawl, origin, updated_at, depth, redirects, key, url)"
+    "INSERT INTO urls (id, crawl, origin, updated_at, depth, redirects, key, url, job)"
     " SELECT ?1 + key, ?2, value->>0, ?3, value->>1, value->>2,"
-    f" substr(?4, key * {KEY_BYTES} + 1, {KEY_BYTES}), value->>3 FROM json_each(?5)"
+    f" substr(?4, key * {KEY_BYTES} + 1, {KEY_BYTES}), value->>3, value->>4 FROM json_each(?5)"
 )
 _ADD_SEEN = (
     "INSERT INTO seen (crawl, key, url)"
     f" SELECT ?1, substr(?2, value * {KEY_BYTES} + 1, {KEY_BYTES}), ?3 + value FROM json_each(?4)"
 )
 _CLAIMABLE = (
-    "SELECT json_group_array(json_array(id, hex(key), url, depth, redirects, attempts)) FROM"
-    " (SELECT id, key, url, depth, redirects, attempts FROM urls"
+    "SELECT json_group_array(json_array("
+    "id, hex(key), url, depth, redirects, attempts, coalesce(job, ''))) FROM"
+    " (SELECT id, key, url, depth, redirects, attempts, job FROM urls"
     f" WHERE crawl = ? AND origin = ? AND not_before <= ? AND {IS_QUEUED}"
     " ORDER BY not_before, id LIMIT ?)"
 )
@@ -116,6 +122,16 @@ _QUEUED_OF_DOMAIN = (
 _END = (
     "UPDATE urls SET state = ?, reason = ?, updated_at = ?"
     " WHERE id IN (SELECT value FROM json_each(?))"
+)
+_UNTOLD = f"SELECT id, state, reason, job FROM urls WHERE {IS_UNTOLD} ORDER BY id LIMIT ?"
+_TOLD = "UPDATE urls SET job = NULL WHERE id IN (SELECT value FROM json_each(?))"
+_ENDED_JOBS = (
+    f"SELECT id, origin, state, key FROM urls WHERE {IS_FORGETTABLE} AND updated_at < ?"
+    " ORDER BY updated_at LIMIT ?"
+)
+_FORGET_SEEN = (
+    "DELETE FROM seen WHERE crawl = 0 AND key IN"
+    f" (SELECT substr(?2, value * {KEY_BYTES} + 1, {KEY_BYTES}) FROM json_each(?1))"
 )
 _IS_CLAIMED = f"crawl = ? AND state = {UrlState.CLAIMED:d} AND {IS_LISTED}"
 _DOMAINS = "SELECT id, name, next_at, delay_s FROM domains WHERE queued > 0"
@@ -181,7 +197,7 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
     ) -> None:
         keys = b"".join([url.key for url in urls])
         rows = [
-            (origin, url.depth, url.redirects, url.url)
+            (origin, url.depth, url.redirects, url.url, url.job or None)
             for url, origin in zip(urls, origins, strict=True)
         ]
         self._database.run(_ADD_URLS, (first, crawl, now, keys, to_json(rows)))
@@ -224,7 +240,7 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
 
     def claimable(
         self, crawl: int, wanted: Mapping[int, int], now: float
-    ) -> list[tuple[int, int, bytes, str, int, int, int]]:
+    ) -> list[tuple[int, int, bytes, str, int, int, int, str]]:
         return [
             (origin, number, bytes.fromhex(key), *rest)
             for origin, limit in wanted.items()
@@ -289,6 +305,25 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
             f"UPDATE urls SET state = {UrlState.QUEUED:d}, epoch = 0 WHERE {_IS_CLAIMED}", (crawl,)
         )
         return counts
+
+    # Fetch jobs
+
+    def untold(self, limit: int) -> list[tuple[int, int, str, str]]:
+        return self._database.rows(_UNTOLD, (limit,))
+
+    def told(self, ids: Sequence[int]) -> None:
+        self._database.run(_TOLD, (to_json(ids),))
+
+    def ended_jobs(self, before: float, limit: int) -> list[EndedJobRow]:
+        return self._database.rows(_ENDED_JOBS, (before, limit))
+
+    def forget_jobs(self, rows: Sequence[EndedJobRow]) -> None:
+        self._database.run(
+            "DELETE FROM urls WHERE id IN (SELECT value FROM json_each(?))",
+            (to_json([row[0] for row in rows]),),
+        )
+        keys = sorted(row[3] for row in rows)
+        self._database.run(_FORGET_SEEN, (_numbers(len(keys)), b"".join(keys)))
 
     # Robots and links
 

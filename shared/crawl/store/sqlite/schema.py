@@ -5,7 +5,13 @@ Lists of statements, not scripts: a migration is one transaction, and a script w
 
 from dataclasses import dataclass
 
-from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, UNKNOWN_DELAY_S
+from manyhands.shared.crawl.store.schema_words import (
+    IS_ENDED_JOB,
+    IS_LISTED,
+    IS_QUEUED,
+    IS_UNTOLD,
+    UNKNOWN_DELAY_S,
+)
 
 _CONTROL_FIRST = (
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
@@ -115,6 +121,13 @@ _SHARD_FIRST = (
 # Those that are left alone. Few ever are, so an origin that is no trouble never touches it.
 _SHARD_PUT_OFF = ("CREATE INDEX origins_put_off ON origins (ready_at) WHERE ready_at > 0",)
 
+# `job` is what a fetch job was; NULL for a URL of a crawl, and for a job whose failure was told.
+_SHARD_JOBS = (
+    "ALTER TABLE urls ADD COLUMN job TEXT",
+    f"CREATE INDEX urls_untold ON urls (id) WHERE {IS_UNTOLD}",
+    f"CREATE INDEX urls_ended_jobs ON urls (updated_at) WHERE {IS_ENDED_JOB}",
+)
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -145,4 +158,4 @@ _CONTROL_FILES = (
 )
 
 CONTROL = Schema(0x4D48_4354, (_CONTROL_FIRST, _CONTROL_TAG, _CONTROL_FILES))  # "MHCT"
-SHARD = Schema(0x4D48_5348, (_SHARD_FIRST, _SHARD_PUT_OFF))  # "MHSH"
+SHARD = Schema(0x4D48_5348, (_SHARD_FIRST, _SHARD_PUT_OFF, _SHARD_JOBS))  # "MHSH"

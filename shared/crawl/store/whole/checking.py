@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store.errors import StateDamaged, StateError
 from manyhands.shared.crawl.store.texts import unpack
 from manyhands.shared.crawl.store.whole.closing import CLOSED, Closed, refusal
@@ -97,7 +98,7 @@ def _of_links(received: _Numbers, sent: _Numbers) -> Iterator[str]:
 
 
 def _of_control(control: Tables, checked: Checked) -> Iterator[str]:
-    for crawl in sorted(checked.found.keys() - checked.crawls.keys()):
+    for crawl in sorted(checked.found.keys() - checked.crawls.keys() - {NO_CRAWL}):
         yield f"crawl {crawl} has URLs, but there is no such crawl"
     for table, what in (("seeds", "batches of seeds"), ("purges", "purges")):
         [(number,)] = control.ask(

@@ -7,7 +7,7 @@ import pytest
 from manyhands.shared.crawl.messages import LinksMessage, ParsedPage
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.jobs import utc_now
-from manyhands.worker.handlers import crawl
+from manyhands.worker.handlers import crawl, owning
 from manyhands.worker.testing import Done, run_job_sync
 
 OURS, THEIRS = "https://ours.example/", "https://theirs.example/"
@@ -38,7 +38,8 @@ class FakeOwner:
 
 @pytest.fixture(autouse=True)
 def owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crawl, "_OWNERS", [FakeOwner()])
+    assert crawl
+    monkeypatch.setattr(owning, "_OWNERS", [FakeOwner()])
 
 
 def test_parsed_pages_of_another_shard_go_to_its_queue():

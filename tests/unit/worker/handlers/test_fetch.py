@@ -8,7 +8,7 @@ import pytest
 
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import encode_job
-from manyhands.shared.settings import Settings
+from manyhands.shared.settings import FetchSettings, Settings
 from manyhands.worker.handlers import fetch as handler
 from manyhands.worker.handlers.parse import parse
 from manyhands.worker.jobs.context import JobContext
@@ -56,7 +56,7 @@ class ScriptedFetcher:
 
 @pytest.fixture(autouse=True)
 async def process() -> AsyncIterator[ProcessSetup]:
-    process = set_up(Settings())
+    process = set_up(Settings(fetch=FetchSettings(polite=False)))
     yield process
     await process.resources.close()
 

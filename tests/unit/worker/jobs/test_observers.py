@@ -23,7 +23,17 @@ from manyhands.worker.jobs.observers import (
     JobFigures,
     JobLog,
 )
-from manyhands.worker.jobs.outcomes import DONE, PUT_BACK, Dead, Defer, Drop, Failed, Outcome, Retry
+from manyhands.worker.jobs.outcomes import (
+    DONE,
+    PUT_BACK,
+    Dead,
+    Defer,
+    Drop,
+    Failed,
+    Move,
+    Outcome,
+    Retry,
+)
 from manyhands.worker.jobs.registry import Registry
 from manyhands.worker.service.families import DURATION_BOUNDS_S
 from manyhands.worker.testing import MemorySource, make_delivery
@@ -32,7 +42,7 @@ from tests.support.log_settings import restored_logs
 FAILED = Failed("ValueError", "no")
 EVERY_OUTCOME: list[Outcome] = [
     *(DONE, PUT_BACK, FAILED, Retry(1)),
-    *(Defer(datetime(2030, 1, 1, tzinfo=UTC)), Drop(), Dead()),
+    *(Defer(datetime(2030, 1, 1, tzinfo=UTC)), Move("there"), Drop(), Dead()),
 ]
 
 
@@ -58,7 +68,7 @@ def test_every_outcome_has_a_name():
     figures = JobFigures()
     ended(figures, *EVERY_OUTCOME)
     assert figures.by_outcome() == dict.fromkeys(
-        ["done", "put_back", "failed", "retry", "defer", "drop", "dead"], 1
+        ["done", "put_back", "failed", "retry", "defer", "move", "drop", "dead"], 1
     )
 
 

@@ -10,8 +10,10 @@ from manyhands.worker.service.stages import (
     CAPS,
     ProcessGroup,
     Stage,
+    names_fetch_jobs,
     parse_groups,
     resolve_stages,
+    with_owner,
     without_a_store,
 )
 
@@ -194,3 +196,45 @@ def test_a_crawl_stage_that_was_named_or_is_all_there_is_stays_and_says_what_it_
     assert without_a_store(stages, named) == stages
     alone = resolve_stages(EVERYTHING, "", {"links": ALL_CRAWL_QUEUES}, {})
     assert without_a_store(alone, EVERYTHING) == alone
+
+
+def owned(*stages: Stage) -> dict[str, tuple[str, int]]:
+    return {stage.name: (stage.queues, stage.weight) for stage in with_owner(stages)}
+
+
+@pytest.mark.parametrize("named", ["fetch", "crawl"])
+def test_whoever_owns_shards_has_fetch_jobs_and_crawls(named):
+    queues = {"fetch": "fetch.*", "crawl": ALL_CRAWL_QUEUES}
+    assert owned(Stage(named, queues[named])) == {
+        "fetch": ("fetch.*", 1),
+        "crawl": (ALL_CRAWL_QUEUES, 1),
+    }
+
+
+def test_what_worker_queues_names_of_shards_is_a_stage_of_its_own():
+    assert owned(Stage("worker", "default:1,fetch.*:3,parse:2")) == {
+        "fetch": ("fetch.*", 3),
+        "worker": ("default:1,parse:2", 3),
+        "crawl": (ALL_CRAWL_QUEUES, 1),
+    }
+    assert owned(Stage("worker", "fetch.*")).keys() == {"fetch", "crawl"}
+    assert {stage.feeds for stage in with_owner([Stage("worker", "fetch.*")])} == {"parse"}
+
+
+def test_who_owns_no_shards_is_left_as_it_is():
+    assert with_owner([Stage("worker", "default,parse")]) == (Stage("worker", "default,parse"),)
+    assert with_owner([Stage("parse", "parse")]) == (Stage("parse", "parse"),)
+
+
+def test_single_queues_of_shards_cannot_be_named():
+    with pytest.raises(ConfigError, match=r"fetch\.07 .* FETCH_POLITE=false"):
+        with_owner([Stage("worker", "fetch.07:1,parse:1")])
+
+
+def test_a_service_names_fetch_jobs_by_stage_or_queue():
+    groups = parse_groups("crawl:1x5 parse:1x5")
+    assert not names_fetch_jobs(groups, "", {})
+    assert names_fetch_jobs(parse_groups("fetch+parse:1x5"), "", {})
+    assert names_fetch_jobs((), "default,fetch.*", {})
+    assert not names_fetch_jobs((), "default,parse", {})
+    assert names_fetch_jobs(groups, "", {"parse": Options(queues="parse,fetch.03")})

@@ -22,6 +22,7 @@ from manyhands.shared.jobs import Job
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.tasks import Tasks
 from manyhands.shared.urls import parse_url
+from manyhands.worker.crawl.fetching.job_ends import JobEnds
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_ends import PageEnds
 from manyhands.worker.crawl.fetching.page_fetch import PageFetches
@@ -161,6 +162,7 @@ class Bench:
             settling=settling,
             control=cast("Control", SimpleNamespace(tag="tag")),
             store_failed=self._store_failed,
+            jobs=JobEnds(admission, self.outside.push, TRUNCATE_BYTES, max_redirects=5),
             retry_s=RETRY_S,
             truncate_bytes=TRUNCATE_BYTES,
         )

@@ -1,7 +1,10 @@
 """What an answer means for its URL."""
 
+from dataclasses import replace
+
 import pytest
 
+from manyhands.shared.crawl.fetch_jobs import FetchJob, back_off_s
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
 from manyhands.worker.crawl.fetching.verdicts import (
@@ -234,3 +237,61 @@ def test_a_redirect_is_no_page() -> None:
     assert given.redirect is not None
     assert given.redirect.target.text == "http://example.org/c"
     assert (given.settled, given.is_no_page) == (None, True)
+
+
+# Fetch jobs
+
+JOB = FetchJob("the job", URL.url, 0, 0, retry=2, reserve_for=300, created_at="", custom={})
+
+
+def of_job(outcome: Answer | FetchError, attempts: int = 0, redirects: int = 0) -> Verdict:
+    claimed = URL._replace(job=JOB.to_text(), attempts=attempts, redirects=redirects)
+    return verdict_of(
+        claimed,
+        outcome,
+        OriginState(),
+        sent_at=NOW,
+        now=NOW,
+        retry_s=1,
+        patience_s=3600,
+        jitter=0.0,
+        most_redirects=2,
+    )
+
+
+@pytest.mark.parametrize("status", [200, 204, 304, 403, 404, 410])
+def test_any_answer_that_is_final_is_the_page_of_a_job(status: int) -> None:
+    verdict = of_job(answer(status, content_type="application/zip"))
+    assert verdict.settled is None
+    assert verdict.redirect is None
+
+
+@pytest.mark.parametrize("status", [408, 425, 500, 502])
+def test_a_job_is_tried_again_as_often_as_its_retry_says(status: int) -> None:
+    first, last = (of_job(answer(status), attempts=attempts).settled for attempts in (0, 2))
+    assert first is not None and last is not None
+    assert (first.state, first.not_before) == (UrlState.QUEUED, NOW + back_off_s(1, 0.0))
+    assert (last.state, last.reason) == (UrlState.FAILED, f"http {status}")
+
+
+def test_a_server_that_says_when_is_asked_then() -> None:
+    settled = of_job(replace(answer(500), retry_after="77")).settled
+    assert settled is not None
+    assert settled.not_before == NOW + 77
+
+
+def test_a_block_spends_a_retry_of_a_job() -> None:
+    first, last = (of_job(answer(429), attempts=attempts) for attempts in (0, 2))
+    assert first.settled is not None and last.settled is not None
+    assert (first.settled.state, first.put_off_until) == (UrlState.QUEUED, first.settled.not_before)
+    assert last.settled.state is UrlState.FAILED
+
+
+def test_a_job_follows_as_many_redirects_as_the_settings_allow() -> None:
+    assert of_job(answer(302, "/there"), redirects=1).redirect is not None
+    settled = of_job(answer(302, "/there"), redirects=2).settled
+    assert settled is not None
+    assert settled.reason == "too many redirects"
+    # Without a target it is a page.
+    page = of_job(answer(302, None))
+    assert page.settled is None and page.redirect is None

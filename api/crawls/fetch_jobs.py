@@ -1,0 +1,90 @@
+"""Where a fetch job is, by its jid: asked of all shards, since the jid does not say which has it.
+Pure but for the readers."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, Field
+
+from manyhands.shared.crawl.fetch_jobs import cause_of, keys_of
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.model import JobRow, Layout
+from manyhands.shared.crawl.store.protocol import ShardReaders
+
+# Asked for at a time: most jobs are never requeued, and lead through a redirect or none.
+TURNS_AT_ONCE = 8
+HOPS_AT_ONCE = 6
+_NAMES = {
+    UrlState.QUEUED: "waiting",
+    UrlState.CLAIMED: "in flight",
+    UrlState.PARSING: "parsing",
+    UrlState.DONE: "done",
+    UrlState.REDIRECTED: "redirected",
+}
+DEAD = "dead"
+
+
+class JobState(BaseModel):
+    jid: str
+    state: str = Field(
+        examples=["queued"],
+        description="of a job in the broker: as it says. Of a fetch job in the store: waiting, "
+        "in flight, redirected (its next URL is on its way), parsing, done or dead",
+    )
+
+
+class FetchJobState(JobState):
+    """Of a fetch job that the store has."""
+
+    url: str = Field(description="After the redirects so far")
+    until: datetime | None = Field(description="Its domain is not asked before")
+    status: int = Field(description="of HTTP; 0 without an answer")
+    reason: str = Field(description="Why there is no page, or not yet")
+    attempts: int
+    updated_at: datetime
+
+
+def find(readers: ShardReaders, layout: Layout, jid: str, now: float) -> FetchJobState | None:
+    """None: the store has never had it, or has forgotten it."""
+    found = _last(readers, layout, jid)
+    return None if found is None else _view(jid, found, now)
+
+
+def _last(readers: ShardReaders, layout: Layout, jid: str) -> JobRow | None:
+    """The last URL that was made of it. Requeued from the dead set it begins a new turn."""
+    turn, row = 0, None
+    turns = [(at, 0) for at in range(TURNS_AT_ONCE)]
+    while rows := _rows(readers, layout, jid, turns):
+        row = rows[-1]
+        turn = turns[row.place][0]
+        turns = [(turn + 1 + at, 0) for at in range(TURNS_AT_ONCE)]
+    hop = 0
+    while row is not None and row.state is UrlState.REDIRECTED:
+        hops = [(turn, hop + 1 + at) for at in range(HOPS_AT_ONCE)]
+        rows = _rows(readers, layout, jid, hops)
+        if not rows:
+            break
+        row = rows[-1]
+        hop = hops[row.place][1]
+    return row
+
+
+def _rows(
+    readers: ShardReaders, layout: Layout, jid: str, places: Sequence[tuple[int, int]]
+) -> list[JobRow]:
+    return sorted(readers.jobs(layout, keys_of(jid, places)), key=lambda row: row.place)
+
+
+def _view(jid: str, row: JobRow, now: float) -> FetchJobState:
+    # One that is claimed is next in line, or being fetched.
+    is_waiting = row.state <= UrlState.CLAIMED and row.due_at > now
+    return FetchJobState(
+        jid=jid,
+        state="waiting" if is_waiting else _NAMES.get(row.state, DEAD),
+        url=row.url,
+        until=datetime.fromtimestamp(row.due_at, UTC) if is_waiting else None,
+        status=row.status,
+        reason=row.reason if row.state in _NAMES else cause_of(row.state, row.reason),
+        attempts=row.attempts,
+        updated_at=datetime.fromtimestamp(row.updated_at, UTC),
+    )

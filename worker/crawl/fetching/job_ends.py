@@ -1,0 +1,69 @@
+"""What becomes of a fetch job's answer: a parse job that carries the page, or a fetch job for the
+target of a redirect. Both are in the broker before the store knows of it: after a crash in between
+they are made again, under the same jids."""
+
+from dataclasses import dataclass
+
+from manyhands.shared.crawl.fetch_jobs import ANSWER_TO, FetchJob
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
+from manyhands.shared.jobs import rfc3339, utc_now
+from manyhands.shared.urls import Url, parse_url
+from manyhands.worker.crawl.frontier.admission import Admission
+from manyhands.worker.jobs.stage_services import Push
+from manyhands.worker.net.fetcher import Answer
+from manyhands.worker.pages.parse_jobs import parse_job
+from manyhands.worker.records import Capture
+
+
+@dataclass(slots=True, eq=False)
+class JobEnds:
+    """At most `truncate_bytes` of a page are parsed, and `max_redirects` are followed in a row."""
+
+    admission: Admission
+    push: Push
+    truncate_bytes: int
+    max_redirects: int
+
+    async def redirect(self, claimed: ClaimedUrl, target: Url, status: int) -> Settled:
+        job = FetchJob.of_text(claimed.job)
+        await self.push([job.redirected_to(target.text, self.admission.shards)])
+        return Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
+
+    async def hand_to_parse(self, claimed: ClaimedUrl, answer: Answer, queue: str) -> Settled:
+        """The parse stage says in that queue that it has the page; it need not: the page is in the
+        broker."""
+        job = FetchJob.of_text(claimed.job)
+        size = len(answer.body)
+        made = parse_job(
+            url=parse_url(job.url).text,
+            final_url=claimed.url,
+            status=answer.status,
+            content_type=answer.content_type,
+            body=answer.body,
+            is_truncated=answer.is_truncated,
+            fetched_at=utc_now(),
+            truncate_bytes=self.truncate_bytes,
+            fetch_id=job.id,
+        )
+        answer_to = [queue, claimed.key.hex(), claimed.url]
+        made.custom = {"mh": {"id": made.jid, "deliveries": 0, ANSWER_TO: answer_to}}
+        answer.becomes(sum(len(text) for text in made.args if isinstance(text, str)))
+        await self.push([made])
+        return Settled(
+            claimed.id, UrlState.PARSING, answer.status, size=size, attempts=claimed.attempts
+        )
+
+
+def capture(claimed: ClaimedUrl, answer: Answer) -> Capture:
+    """For the archives: known by the job's identity, as its record is."""
+    return Capture(
+        id=FetchJob.of_text(claimed.job).id,
+        url=claimed.url,
+        fetched_at=rfc3339(utc_now()),
+        address=answer.phases.address,
+        request=answer.request,
+        head=answer.head,
+        body=answer.body,
+        is_truncated=answer.is_truncated,
+    )

@@ -1,0 +1,149 @@
+"""Fetch jobs: how they come in, and how their producers hear of those that brought no page.
+
+A job that came to nothing becomes a dead job: one that its producer finds in the dead set, with the
+reason, and may requeue. It is pushed once the store has the end of the URL, and the store forgets
+to tell of it once the broker has it: so none is lost, and after a crash in between one is pushed
+twice, under the same jid.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from manyhands.shared.crawl.canonical import origin_of
+from manyhands.shared.crawl.fetch_jobs import FetchJob, cause_of
+from manyhands.shared.crawl.messages import NO_CRAWL
+from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.crawl.store import clock
+from manyhands.shared.crawl.store.model import EndedJob, LeaseLost, NewUrl, Settled
+from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.jobs import Job
+from manyhands.shared.logs import get_logger
+from manyhands.shared.urls import Url, registrable_domain
+from manyhands.worker.crawl.frontier.admission import Admission, Told
+from manyhands.worker.crawl.shards.owned import OwnedShard
+from manyhands.worker.crawl.shards.store_threads import StoreThreads
+from manyhands.worker.jobs.stage_services import Push
+
+# By then the store has what was settled before.
+TELL_S = 1.0
+# Of one shard.
+TOLD_AT_ONCE = 500
+FORGOTTEN_AT_ONCE = 1_000
+
+
+class FetchJobs:
+    """State: the shards in which jobs may have ended without a page, since the last look and before
+    that, and how many jobs came by queues of other numbers of shards. `owned` are the owner's open
+    shards; `told_new` is called with what was admitted."""
+
+    def __init__(
+        self,
+        store: StoreThreads,
+        owned: Mapping[int, OwnedShard],
+        admission: Admission,
+        push: Push,
+        told_new: Told,
+        *,
+        kept_s: float,
+    ) -> None:
+        self._store = store
+        self._owned = owned
+        self._admission = admission
+        self._push = push
+        self._told_new = told_new
+        self._kept_s = kept_s
+        self._ended: set[int] = set()
+        self._due: set[int] = set()
+        self._moved = 0
+        self._log = get_logger("crawl")
+
+    async def admit(self, shard: int, url: Url, job: FetchJob) -> None:
+        """Return when the store has it; one that it has seen already is left as it is. Raises
+        LeaseLost when the shard is not owned here."""
+        new = NewUrl(
+            key=job.key,
+            url=url.text,
+            origin=origin_of(url.text),
+            domain=registrable_domain(url.host),
+            depth=0,
+            redirects=job.hop,
+            job=job.to_text(),
+        )
+        await self._store.change_with(shard, _admit, new)
+        self._told_new(shard, [new])
+
+    def moved_one(self) -> None:
+        """To the queue of its shard."""
+        self._moved += 1
+
+    # Those that brought no page
+
+    def shard_opened(self, shard: OwnedShard) -> None:
+        self._ended.add(shard.number)
+
+    def settled(self, shard: OwnedShard, settled: Settled) -> None:
+        if settled.state > UrlState.REDIRECTED:
+            self._ended.add(shard.number)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(TELL_S)
+            due, self._due, self._ended = self._due, self._ended, set()
+            if self._moved:
+                self._log.info(
+                    "fetch jobs were not in the queues of their shards, and go there",
+                    jobs=self._moved,
+                )
+                self._moved = 0
+            for number in due:
+                with suppress(LeaseLost):
+                    await self._tell(number)
+
+    def look_everywhere(self) -> None:
+        """Some end without being settled: hosts that are given up, URLs that operators purge."""
+        self._ended.update(self._owned)
+
+    async def forget(self) -> None:
+        """Those that ended long ago."""
+        before = clock.now() - self._kept_s
+        for number in list(self._owned):
+            with suppress(LeaseLost):
+                while await self._store.change(number, partial(_forget, before=before)):
+                    pass
+
+    async def _tell(self, number: int) -> None:
+        ended = await self._store.change(number, _untold)
+        if not ended:
+            return
+        dead = self._dead_jobs(ended)
+        if dead:
+            await self._push(dead)
+            self._log.info("fetch jobs that brought no page go to the dead set", jobs=len(dead))
+        ids = [one.id for one in ended]
+        await self._store.change(number, lambda store: store.jobs_told(ids))
+        self._ended.add(number)
+
+    def _dead_jobs(self, ended: Sequence[EndedJob]) -> list[Job]:
+        jobs = [(FetchJob.of_text(one.job), one) for one in ended]
+        shards = self._admission.shards
+        return [
+            job.failed_by(cause_of(one.state, one.reason), shards)
+            for job, one in jobs
+            if job.is_told_of_death
+        ]
+
+
+def _admit(store: ShardStore, urls: list[NewUrl]) -> list[None]:
+    store.admit(NO_CRAWL, urls, clock.now())
+    return [None] * len(urls)
+
+
+def _untold(store: ShardStore) -> list[EndedJob]:
+    return store.untold_jobs(TOLD_AT_ONCE)
+
+
+def _forget(store: ShardStore, before: float) -> bool:
+    """Whether there may be more."""
+    return store.forget_jobs(before, FORGOTTEN_AT_ONCE) == FORGOTTEN_AT_ONCE
