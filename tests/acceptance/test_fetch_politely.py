@@ -197,8 +197,11 @@ async def test_the_api_tells_where_a_job_is(
             assert answer.status_code == 202, answer.text
             return str(answer.json()["jid"])
 
+        def text(path: str) -> str:
+            return client.get(path).text
+
         def state(jid: str) -> dict[str, Any]:
-            return dict(client.get(f"/jobs/{jid}").json())
+            return dict(orjson.loads(text(f"/jobs/{jid}")))
 
         worker = start(
             start_worker, server, jobs_of, tmp_path / "records.ndjson", FETCH_DELAY_S="5"
@@ -212,6 +215,9 @@ async def test_the_api_tells_where_a_job_is(
         assert state(jids[1])["reason"] == "not allowed by robots.txt"
         for jid in jids[2:]:
             await eventually(lambda jid=jid: state(jid)["state"] == "done", 40)  # type: ignore[misc]
+        figures = text("/metrics")
+        assert 'fetch_jobs{state="done"} 3.0' in figures
+        assert 'fetch_jobs{state="disallowed"} 1.0' in figures
         worker.terminate()
         assert await worker.ended(30) == 0, worker.stderr
 
