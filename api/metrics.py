@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.model import STATE_COUNTERS
 
 BATCH_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -124,6 +125,16 @@ def crawl_figures(states: Mapping[CrawlState, int]) -> Metric:
     for state, number in states.items():
         crawls.add_metric([state], number)
     return crawls
+
+
+def fetch_job_figures(counters: Mapping[str, int]) -> Metric:
+    """Those that the state store has: they wait there, not in the broker's queues."""
+    jobs = GaugeMetricFamily(
+        "fetch_jobs", "Fetch jobs in the store, by the state of their URL", labels=["state"]
+    )
+    for state in STATE_COUNTERS:
+        jobs.add_metric([state], counters.get(state, 0))
+    return jobs
 
 
 def set_sizes(info: dict[str, Any]) -> dict[str, int]:

@@ -14,7 +14,14 @@ from manyhands.api.bodies import read_body
 from manyhands.api.crawls.fetch_jobs import FetchJobState, JobState
 from manyhands.api.intake import checked
 from manyhands.api.keys import Key
-from manyhands.api.metrics import as_text, crawl_figures, server_figures, set_sizes, summed
+from manyhands.api.metrics import (
+    as_text,
+    crawl_figures,
+    fetch_job_figures,
+    server_figures,
+    set_sizes,
+    summed,
+)
 from manyhands.api.openapi_bodies import json_body
 from manyhands.api.parts import Parts, broker_failed, soon
 from manyhands.api.problems import Problem, too_busy, unavailable
@@ -322,6 +329,7 @@ async def _crawl_figures(parts: Parts) -> list[Metric]:
     if parts.crawls is None:
         return []
     try:
-        return [crawl_figures(await parts.crawls.states())]
+        states, jobs = await parts.crawls.states(), await parts.crawls.fetch_jobs()
+        return [crawl_figures(states), fetch_job_figures(jobs)]
     except Problem:
         return []

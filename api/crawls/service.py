@@ -35,6 +35,7 @@ from manyhands.api.crawls.seed_files import SeedFiles
 from manyhands.api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
 from manyhands.api.crawls.store import CrawlStore, open_store
 from manyhands.api.problems import Problem, unprocessable
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.patience import patience_s
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.crawl.store import clock
@@ -261,6 +262,10 @@ class CrawlService:
         return await self._store.shards(
             lambda readers, layout: find(readers, layout, jid, clock.now())
         )
+
+    async def fetch_jobs(self) -> dict[str, int]:
+        """How many are in which state, by the names of counters."""
+        return await self._counters(NO_CRAWL)
 
     async def damaged_shards(self) -> list[str]:
         return await self._store.damaged_shards()

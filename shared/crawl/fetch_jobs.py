@@ -18,8 +18,10 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.jobs import (
     DEFAULT_RESERVE_FOR_S,
     DEFAULT_RETRY,
+    MAX_RESERVE_FOR_S,
     MIN_JID_LENGTH,
     Job,
+    check_numbers,
     new_jid,
     utc_now,
 )
@@ -50,11 +52,14 @@ class FetchJob(NamedTuple):
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], job_id: str, url: str) -> Self:
-        """From a job as the server sent it."""
+        """From a job as the server sent it. Raises InvalidJob if no other job could carry what its
+        producer put into `custom`."""
         custom = fields.get("custom")
         custom = dict(custom) if isinstance(custom, dict) else {}
         ours = custom.pop("mh", None)
         ours = ours if isinstance(ours, dict) else {}
+        if custom:
+            check_numbers(custom, f"custom of {job_id}", None)
         first = ours.get(FIRST_URL)
         retry, reserve_for = fields.get("retry"), fields.get("reserve_for")
         return cls(
@@ -62,8 +67,10 @@ class FetchJob(NamedTuple):
             url=first if isinstance(first, str) else url,
             hop=_count(ours.get(HOP)),
             turn=_count(ours.get(TURN)),
-            retry=retry if isinstance(retry, int) else DEFAULT_RETRY,
-            reserve_for=reserve_for if isinstance(reserve_for, int) else DEFAULT_RESERVE_FOR_S,
+            retry=max(retry, -1) if isinstance(retry, int) else DEFAULT_RETRY,
+            reserve_for=min(max(reserve_for, 1), MAX_RESERVE_FOR_S)
+            if isinstance(reserve_for, int)
+            else DEFAULT_RESERVE_FOR_S,
             created_at=str(fields.get("created_at", "")),
             custom=custom,
         )

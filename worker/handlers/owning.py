@@ -21,7 +21,7 @@ from manyhands.shared.crawl.messages import (
     parsed_job,
 )
 from manyhands.shared.crawl.store.model import LeaseLost
-from manyhands.shared.errors import ConfigError, InvalidUrl
+from manyhands.shared.errors import ConfigError, InvalidJob, InvalidUrl
 from manyhands.shared.jobs import utc_now
 from manyhands.shared.jobtypes import FETCH
 from manyhands.shared.urls import fetch_queue, parse_url
@@ -81,7 +81,8 @@ async def fetch_politely(url: str, context: JobContext) -> None:
     owner = _owner()
     try:
         target = parse_url(url)
-    except InvalidUrl as error:
+        job = FetchJob.of(fields, context.id, url)
+    except (InvalidUrl, InvalidJob) as error:
         # In the dead set people can see why; an ACK would drop it silently.
         raise Dead(str(error)) from error
     shards = owner.admission.shards
@@ -91,7 +92,7 @@ async def fetch_politely(url: str, context: JobContext) -> None:
         owner.jobs.moved_one()
         raise Move(fetch_queue(shard, shards))
     try:
-        await owner.jobs.admit(shard, target, FetchJob.of(fields, context.id, url))
+        await owner.jobs.admit(shard, target, job)
     except LeaseLost:
         raise Defer(utc_now() + timedelta(seconds=AGAIN_S)) from None
 

@@ -18,6 +18,7 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import EndedJob, LeaseLost, NewUrl, Settled
 from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.jobs import Job
 from manyhands.shared.logs import get_logger
 from manyhands.shared.urls import Url, registrable_domain
@@ -98,8 +99,15 @@ class FetchJobs:
                 )
                 self._moved = 0
             for number in due:
-                with suppress(LeaseLost):
+                try:
                     await self._tell(number)
+                except LeaseLost:
+                    continue
+                except ManyhandsError as error:
+                    self._ended.add(number)
+                    self._log.error(
+                        "dead jobs could not be pushed, and wait", shard=number, reason=str(error)
+                    )
 
     def look_everywhere(self) -> None:
         """Some end without being settled: hosts that are given up, URLs that operators purge."""

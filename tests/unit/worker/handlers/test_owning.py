@@ -105,6 +105,20 @@ async def test_no_url_is_dead_with_the_reason() -> None:
         await fetched("http:///")
 
 
+async def test_what_no_other_job_could_carry_is_dead_at_once() -> None:
+    deep: list[Any] = []
+    for _ in range(240):
+        deep = [deep]
+    with pytest.raises(Dead, match="nested deeper"):
+        await fetched(custom={"deep": deep})
+
+
+async def test_odd_numbers_of_other_producers_are_brought_into_range(owner: FakeOwner) -> None:
+    await fetched(retry=-7, reserve_for=10**9)
+    ((_, _, job),) = owner.jobs.admitted
+    assert (job.retry, job.reserve_for) == (-1, 86_400)
+
+
 async def test_a_job_that_tells_of_a_failure_is_dead_with_it(owner: FakeOwner) -> None:
     told = FetchJob.of({}, "first-job", URL).failed_by("http 500", SHARDS).to_wire()
     with pytest.raises(Dead, match=r"^http 500$"):
