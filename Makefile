@@ -50,7 +50,7 @@ audit: $(VENV)/.installed ## Known vulnerabilities of the locked packages, where
 demo: $(VENV)/.installed ## Broker, API, workers and a made-up web: a whole crawl, live
 	@$(VENV)/bin/manyhands demo
 
-prove: setup ## The long fault runs (some 25 minutes); results land in docs/proofs
+prove: setup ## The long fault runs (an hour and a half); results land in docs/proofs
 	$(PY) -m tests --prove
 
 bench-consumer: setup ## Drain the same jobs by us, Rust, Go and PyPI; table in docs/benchmarks

@@ -65,7 +65,6 @@ def main() -> int:
         if not arguments.files:
             runs.append([*ALSO_PROOFS, "-n", PROOFS_AT_ONCE, "--timeout", TIMEOUT_S])
         codes = [pytest.main([*run, "-v"], plugins=[table]) for run in runs]
-        table.write()
         # Not an error: some files have no test of one kind.
         nothing = pytest.ExitCode.NO_TESTS_COLLECTED
         return max((code for code in codes if code != nothing), default=nothing)

@@ -1,4 +1,5 @@
-"""Writes what `make prove` saw to docs/proofs: one row per test, with the figures it recorded."""
+"""Writes what `make prove` saw to docs/proofs: one row per test, with the figures it recorded, as
+soon as the test has ended: a run takes long, and may be broken off."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +20,12 @@ by the web that gives them. Times are UTC.
 
 
 class ProofTable:
-    """A pytest plugin. State: the rows so far, by what their test shows."""
+    """A pytest plugin. State: the rows so far, by what their test shows, those of earlier runs
+    included."""
 
-    def __init__(self) -> None:
-        self._rows: dict[str, str] = {}
+    def __init__(self, file: Path = FILE) -> None:
+        self._file = file
+        self._rows = _rows_of(file)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.failed:
@@ -31,11 +34,12 @@ class ProofTable:
                 f"| {shown} | {report.outcome} | {datetime.now(UTC):%Y-%m-%d %H:%M} "
                 f"| {report.duration:.0f} s | {_figures(report)} |"
             )
+            self._write()
 
-    def write(self, file: Path = FILE) -> None:
-        rows = _rows_of(file) | self._rows
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(HEAD + "".join(f"{rows[shown]}\n" for shown in sorted(rows)))
+    def _write(self) -> None:
+        rows = self._rows
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(HEAD + "".join(f"{rows[shown]}\n" for shown in sorted(rows)))
 
 
 def _rows_of(file: Path) -> dict[str, str]:

@@ -31,16 +31,14 @@ def rows(file: Path) -> list[list[str]]:
 
 def test_rows_of_tests_that_were_not_run_stay(tmp_path: Path) -> None:
     file = tmp_path / "proofs" / "faults.md"
-    first = ProofTable()
+    first = ProofTable(file)
     for each in (report("nothing_is_lost"), report("all_is_well", when="setup")):
         first.pytest_runtest_logreport(each)
-    first.write(file)
     assert [row[0] for row in rows(file)] == ["nothing is lost"]
 
-    second = ProofTable()
+    second = ProofTable(file)
     second.pytest_runtest_logreport(report("all_is_well", outcome="failed", when="setup"))
     second.pytest_runtest_logreport(report("nothing_is_lost", jobs=7))
-    second.write(file)
 
     (failed, again) = rows(file)
     assert (failed[0], failed[1]) == ("all is well", "failed")
