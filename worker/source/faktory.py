@@ -5,7 +5,8 @@ results and FETCHes that the scheduler and the stages' windows allow.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 import orjson
 
@@ -94,10 +95,11 @@ class FaktorySource:
             self.lanes.set_reading(True)
         self.slot_free(delivery)
 
-    async def settle(self, delivery: Delivery, outcome: Outcome) -> None:
+    def settle(self, delivery: Delivery, outcome: Outcome) -> Coroutine[Any, Any, None]:
+        # No coroutine around another one: nearly all jobs are done, and nothing waits then.
         if isinstance(outcome, PutBack) and self._drain is not None:
-            await self.quiet()
-        await self.results.settle(delivery, outcome)
+            return self._put_back_when_quiet(delivery, outcome)
+        return self.results.settle(delivery, outcome)
 
     async def put_back(self, deliveries: Sequence[Delivery]) -> None:
         await self.results.put_back(deliveries)
@@ -165,6 +167,10 @@ class FaktorySource:
         self._commands.submit(Command(line, _ignore_reply, is_kept=True))
 
     # Inside
+
+    async def _put_back_when_quiet(self, delivery: Delivery, outcome: PutBack) -> None:
+        await self.quiet()
+        await self.results.settle(delivery, outcome)
 
     def _gather_s(self) -> float:
         if not self.lanes.is_broker:
