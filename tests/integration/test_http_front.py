@@ -29,6 +29,7 @@ from tests.support.http_socket import HttpSocket
 from tests.support.ledger import Ledger
 from tests.support.raw_client import RawClient
 from tests.support.service_pages import LISTENING
+from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
 
 # On each of a few connections. What lies in the buffers of both sockets was sent, too.
@@ -85,6 +86,7 @@ def worker_front(
     try:
         asyncio.run(worker.logs(LISTENING))
         port = worker.line(LISTENING)["port"]
+        asyncio.run(eventually(lambda: status_of(port, "/readyz", "127.0.0.1") == 200, 20))
         yield Front(port, worker.supervisor_pid, "/status", 405, lambda: get(port, "/healthz"))
         assert "Traceback" not in worker.stderr, worker.stderr
     finally:

@@ -152,13 +152,19 @@ def with_owner(stages: Sequence[Stage]) -> tuple[Stage, ...]:
 def names_fetch_jobs(
     groups: Iterable[ProcessGroup], queues: str, options: Mapping[str, StageOptions]
 ) -> bool:
-    """Whether the settings say that the service takes fetch jobs, so that it must not leave them
-    out."""
+    """Whether the settings ask for fetch jobs in particular, so that the service must not leave
+    them out. Among others in WORKER_QUEUES they may be left to those who share a store: the same
+    file is made for many hosts."""
     names = {name for group in groups for name in group.stage_names}
-    named = [queues, *(options[name].queues or "" for name in names if name in options)]
-    return FETCH in names or any(
-        entry.strip().startswith(f"{FETCH_QUEUE}.") for text in named for entry in text.split(",")
-    )
+    of_stages = [options[name].queues or "" for name in names if name in options]
+    of_all = _are_for_fetching(queues)
+    is_of_a_stage = FETCH in names or any(map(any, map(_are_for_fetching, of_stages)))
+    return is_of_a_stage or (bool(of_all) and all(of_all))
+
+
+def _are_for_fetching(queues: str) -> list[bool]:
+    entries = (entry.strip() for entry in queues.split(","))
+    return [entry.startswith(f"{FETCH_QUEUE}.") for entry in entries if entry]
 
 
 def _parts(stage: Stage) -> list[Stage]:

@@ -235,6 +235,7 @@ def test_a_service_names_fetch_jobs_by_stage_or_queue():
     groups = parse_groups("crawl:1x5 parse:1x5")
     assert not names_fetch_jobs(groups, "", {})
     assert names_fetch_jobs(parse_groups("fetch+parse:1x5"), "", {})
-    assert names_fetch_jobs((), "default,fetch.*", {})
+    assert names_fetch_jobs((), "fetch.*", {})
+    assert not names_fetch_jobs((), "default,fetch.*", {})
     assert not names_fetch_jobs((), "default,parse", {})
     assert names_fetch_jobs(groups, "", {"parse": Options(queues="parse,fetch.03")})
