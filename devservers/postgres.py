@@ -40,6 +40,11 @@ class PostgresServer(Server):
 
     name = "PostgreSQL"
 
+    def __init__(self, *, data_dir: Path | None = None, address: str | None = None) -> None:
+        """`address`: one on which other machines reach it too, with the password."""
+        super().__init__(data_dir=data_dir)
+        self._address = address
+
     @property
     def url(self) -> str:
         return self.url_at(self.port)
@@ -84,12 +89,16 @@ class PostgresServer(Server):
             *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"),
             "--no-sync",  # of the empty database: nothing in it is worth a wait
         )
+        if self._address is None:
+            return
+        with (database / "pg_hba.conf").open("a", encoding="utf-8") as rules:
+            rules.write("host all all samenet scram-sha-256\n")
 
     def _start_child(self, ports: Sequence[int]) -> Child:
         return Child(
             [
                 *(_programs() / "postgres", "-D", self.data_dir / "db"),
-                *("-h", "127.0.0.1", "-p", str(ports[0])),
+                *("-h", ",".join(self._addresses), "-p", str(ports[0])),
                 *("-k", ""),  # no Unix socket
             ],
             log=self.data_dir / "postgres.log",
@@ -98,6 +107,10 @@ class PostgresServer(Server):
             # A "fast" shutdown; the one of SIGTERM waits for clients to leave.
             end_signal=signal.SIGINT,
         )
+
+    @property
+    def _addresses(self) -> list[str]:
+        return ["127.0.0.1", *([self._address] if self._address else [])]
 
     def _is_ready(self, child: Child, port: int) -> bool:
         del port

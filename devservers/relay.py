@@ -14,10 +14,12 @@ from devservers.protocol_server import ProtocolServer
 class Relay(Started):
     """A relay process in front of a port of 127.0.0.1; a context manager."""
 
-    def __init__(self, upstream_port: int, rtt_ms: float) -> None:
+    def __init__(self, upstream_port: int, rtt_ms: float, address: str = "127.0.0.1") -> None:
+        """Clients come to a port of this address."""
         if rtt_ms < 0:
             raise ValueError("a round trip cannot be negative")
         self._upstream_port = upstream_port
+        self._address = address
         self._rtt_ms = rtt_ms
         self._child: Child | None = None
         self._dir: Path | None = None
@@ -48,7 +50,7 @@ class Relay(Started):
         try:
             child = self._child = Child(
                 [
-                    *(binary, "-listen", "127.0.0.1:0"),
+                    *(binary, "-listen", f"{self._address}:0"),
                     *("-to", f"127.0.0.1:{self._upstream_port}", "-rtt", f"{self._rtt_ms}ms"),
                 ],
                 log=self._dir / "relay.log",

@@ -16,8 +16,9 @@ from devservers.processes import Child
 from loadtest.lib.programs import build_own
 from loadtest.web.politeness import Visit
 
-# Every address of its hosts is in here.
+# Every address of its hosts is in here, or in the other one if it is on a network.
 NETWORK = "127.0.0.0/8"
+PRIVATE_NETWORK = "10.0.0.0/8"
 # Seconds; a ledger of a million visits takes some.
 CONTROL_TIMEOUT_S = 120.0
 
@@ -47,6 +48,8 @@ class WebSpec:
     has_tls: bool = False
     # Every answer ends its connection.
     closes: bool = False
+    # For visitors from other machines: who starts it sees to it that the addresses lead there.
+    is_on_network: bool = False
     extras: tuple[Extra, ...] = ()
 
     def arguments(self) -> list[str]:
@@ -62,6 +65,7 @@ class WebSpec:
             "big-host-pages": self.big_host_pages,
             "tls": str(self.has_tls).lower(),
             "close": str(self.closes).lower(),
+            "on-a-network": str(self.is_on_network).lower(),
             "with": ",".join(self.extras),
         }
         if self.size_bytes is not None:
@@ -142,7 +146,8 @@ class SyntheticWeb(HttpServer):
     @property
     def worker_settings(self) -> dict[str, str]:
         """What a worker needs to find its hosts, and to be allowed to."""
-        settings = {"FETCH_DNS_SERVERS": self.dns_server, "ALLOW_NETS": NETWORK}
+        network = PRIVATE_NETWORK if self.spec.is_on_network else NETWORK
+        settings = {"FETCH_DNS_SERVERS": self.dns_server, "ALLOW_NETS": network}
         return settings | self.certificate_settings
 
     @property

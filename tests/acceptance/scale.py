@@ -47,6 +47,12 @@ CRAWL_PAGES = 40_000 if IS_PROOF else 600
 CRAWL_KILLS = 12 if IS_PROOF else 2
 CRAWL_KILL_EVERY_S = 10.0 if IS_PROOF else 4.0
 
+# Answers so slow that a crawl lasts longer than the faults, and hosts that are killed so often.
+HOSTS_ANSWER_MS = 1000 if IS_PROOF else 500
+HOSTS_KILLS = 12 if IS_PROOF else 3
+# All of one host.
+HOST_JOBS = 300 if IS_PROOF else 120
+
 # The database of the crawls' state is away so often, and for so long each time.
 AWAY_TIMES = 3 if IS_PROOF else 1
 AWAY_S = 20.0 if IS_PROOF else 10.0

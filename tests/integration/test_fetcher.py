@@ -74,6 +74,19 @@ async def silence(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -
     await reader.read()
 
 
+def until_reset(arrived: asyncio.Event, is_reset: asyncio.Event) -> Handler:
+    """A handler that answers nothing and sees whether the connection is cut off, not closed."""
+
+    async def wait(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
+        arrived.set()
+        try:
+            await reader.read()
+        except ConnectionResetError:
+            is_reset.set()
+
+    return wait
+
+
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 
 
@@ -359,20 +372,25 @@ async def test_a_fetcher_that_was_closed_can_be_used_again(site: LocalSite) -> N
 async def test_a_fetch_that_is_cancelled_leaves_no_connection(
     site: LocalSite, make_fetcher: MakeFetcher
 ) -> None:
-    arrived, gone = asyncio.Event(), asyncio.Event()
-
-    async def wait(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-        arrived.set()
-        await reader.read()
-        gone.set()
-
-    site.answers["/"] = wait
+    arrived, is_reset = asyncio.Event(), asyncio.Event()
+    site.answers["/"] = until_reset(arrived, is_reset)
     task = asyncio.create_task(make_fetcher().fetch(site.url))
     await arrived.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await gone.wait()
+    # What the system had not sent yet would be thrown away, too.
+    await is_reset.wait()
+
+
+async def test_a_request_without_an_answer_in_time_is_not_sent_any_more(
+    site: LocalSite, make_fetcher: MakeFetcher
+) -> None:
+    arrived, is_reset = asyncio.Event(), asyncio.Event()
+    site.answers["/"] = until_reset(arrived, is_reset)
+    with pytest.raises(TemporaryFetchError):
+        await make_fetcher(first_byte_timeout_s=SHORT_S).fetch(site.url)
+    await is_reset.wait()
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_final(make_fetcher: MakeFetcher) -> None:

@@ -10,8 +10,9 @@ import itertools
 import os
 import re
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -89,8 +90,43 @@ class Network:
         finally:
             os.close(descriptor)
 
+    @contextmanager
+    def inside(self, host: str) -> Iterator[None]:
+        """Until the end the calling thread is on the host, with all sockets that it makes and all
+        threads and processes that it starts."""
+        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            there = os.open(NAMESPACES / self.namespace(host), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _enter(there)
+            finally:
+                os.close(there)
+            try:
+                yield
+            finally:
+                _enter(home)
+        finally:
+            os.close(home)
+
+    def lead(self, addresses: str, to: str) -> None:
+        """Make the whole network of addresses the host's own, for all of them."""
+        self._ip_on(to, "route", "add", "local", addresses, "dev", "lo")
+        for host in self._hosts:
+            if host != to:
+                self._ip_on(host, "route", "add", addresses, "via", self.address(to))
+
+    def cut_off(self, host: str) -> None:
+        """Pull its plug at the switch: what is sent is lost, and nobody hears of it."""
+        self._ip_on(self.switch, "link", "set", self._socket(host), "down")
+
+    def plug_in_again(self, host: str) -> None:
+        self._ip_on(self.switch, "link", "set", self._socket(host), "up")
+
+    def _socket(self, host: str) -> str:
+        return f"port{self._hosts.index(host)}"
+
     def _plug_in(self, host: str) -> None:
-        socket = f"port{self._hosts.index(host)}"
+        socket = self._socket(host)
         self._ip_on(
             self.switch,
             *("link", "add", socket, "type", "veth"),

@@ -2,7 +2,9 @@
 the process holds too many bytes, and gives up when a time-out is over."""
 
 import asyncio
+import socket
 import ssl
+import struct
 import time
 from collections.abc import Callable
 from typing import cast
@@ -12,6 +14,8 @@ from manyhands.worker.net.byte_budget import ByteBudget, Hold
 from manyhands.worker.net.http1 import Exchange
 from manyhands.worker.net.reasons import of_os_error, time_out
 
+# To linger for no time: the kernel throws away what it has not sent.
+DISCARDS_UNSENT = struct.pack("ii", 1, 0)
 FIRST_BYTE, SILENCE, WHOLE = "first byte", "silence", "whole document"
 
 
@@ -53,9 +57,14 @@ class Http1Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def close(self) -> None:
-        """At once, without waiting for the server."""
+        """At once, without waiting for the server. A request to which nothing came back is not sent
+        any more: a host that was cut off would send it when the network is back, while another
+        host fetches from there."""
         self._forget_timer()
         if self._transport is not None:
+            if self._exchange is not None and not self._exchange.has_begun:
+                of_transport = self._transport.get_extra_info("socket")
+                of_transport.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, DISCARDS_UNSENT)
             self._transport.abort()
             self._transport = None
 
@@ -84,6 +93,8 @@ class Http1Connection(asyncio.Protocol):
             self._transport.write(request)
         try:
             await ended
+            if not exchange.is_reusable:
+                self.close()
         except BaseException:
             self.close()
             raise
@@ -92,8 +103,6 @@ class Http1Connection(asyncio.Protocol):
             hold.is_read()
             self._budget.ended(self)
             self.go_on()
-        if not exchange.is_reusable:
-            self.close()
         return exchange
 
     # Called by the event loop.

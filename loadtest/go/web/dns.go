@@ -68,6 +68,6 @@ func (r *resolver) answer(packet []byte) []byte {
 	reply[7] = 1
 	reply = append(reply, 0xc0, dnsHeader, 0, typeA, 0, 1)
 	reply = binary.BigEndian.AppendUint32(reply, dnsTTL)
-	address := hostAddress(host).As4()
+	address := r.web.address(host).As4()
 	return append(append(reply, 0, 4), address[:]...)
 }

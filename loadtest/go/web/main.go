@@ -1,5 +1,5 @@
-// Command web serves a synthetic web: many hosts by name, each on an address of its own in 127.0.0.0/8,
-// with HTTP, HTTPS and DNS, and a ledger of every request. What it serves follows from its settings and
+// Command web serves a synthetic web: many hosts by name, each on an address of its own in 127.0.0.0/8
+// (or 10.0.0.0/8, for visitors from other machines), with HTTP, HTTPS and DNS, and a ledger of every request. What it serves follows from its settings and
 // the seed alone. loadtest/synthetic_web.py builds and starts it.
 package main
 
@@ -22,7 +22,7 @@ const caFile = "ca.pem"
 func main() {
 	parse := settingsFlags(flag.CommandLine)
 	controlPort := flag.Int("control-port", 0, "port of 127.0.0.1 for who steers it")
-	dnsPort := flag.Int("dns-port", 0, "UDP port of 127.0.0.1")
+	dnsPort := flag.Int("dns-port", 0, "UDP port of 127.0.0.1, or of all addresses")
 	directory := flag.String("directory", ".", "where ca.pem is written")
 	flag.Parse()
 	asked, err := parse()
@@ -34,18 +34,18 @@ func main() {
 	r := &resolver{web: w}
 
 	failed := make(chan error)
-	plain, err := listenOnLoopback(asked.httpPort)
+	plain, err := w.listen(asked.httpPort)
 	exitOn(err)
 	go func() { failed <- o.accept(plain, nil) }()
 	if asked.hasTLS {
 		a, err := newAuthority(w)
 		exitOn(err)
 		exitOn(a.writeTo(filepath.Join(*directory, caFile)))
-		secure, err := listenOnLoopback(asked.tlsPort)
+		secure, err := w.listen(asked.tlsPort)
 		exitOn(err)
 		go func() { failed <- o.accept(secure, a.config()) }()
 	}
-	questions, err := net.ListenPacket("udp4", "127.0.0.1:"+strconv.Itoa(*dnsPort))
+	questions, err := net.ListenPacket("udp4", choose(w.isOnNetwork, ":", "127.0.0.1:")+strconv.Itoa(*dnsPort))
 	exitOn(err)
 	go func() { failed <- r.serve(questions) }()
 	control, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(*controlPort))

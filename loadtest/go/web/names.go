@@ -9,9 +9,12 @@ import (
 
 const (
 	// Addresses are 127.a.b.c with c from 1 to 250 and a from 1: none is 127.0.0.1, where DNS and control are.
-	lastBytes = 250
-	maxHosts  = 250 * 256 * 200
-	suffix    = ".test"
+	// Nothing but the first byte differs for visitors from other machines.
+	loopbackByte = 127
+	privateByte  = 10
+	lastBytes    = 250
+	maxHosts     = 250 * 256 * 200
+	suffix       = ".test"
 )
 
 // domainOf numbers the registrable domains: of each four hosts three share one, and one is alone.
@@ -26,9 +29,10 @@ func hostName(host int) string {
 	return "w" + strconv.Itoa(host) + ".site" + strconv.Itoa(domainOf(host)) + suffix
 }
 
-func hostAddress(host int) netip.Addr {
+func (w *web) address(host int) netip.Addr {
+	first := choose[byte](w.isOnNetwork, privateByte, loopbackByte)
 	block := host / lastBytes
-	return netip.AddrFrom4([4]byte{127, byte(1 + block/256), byte(block % 256), byte(1 + host%lastBytes)})
+	return netip.AddrFrom4([4]byte{first, byte(1 + block/256), byte(block % 256), byte(1 + host%lastBytes)})
 }
 
 // hostByName finds a host by its name in any case, -1 if there is none.

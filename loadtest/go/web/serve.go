@@ -44,8 +44,11 @@ func newOrigin(w *web, l *ledger) *origin {
 	return &origin{web: w, ledger: l, buffers: sync.Pool{New: func() any { return new([]byte) }}}
 }
 
-// listenOnLoopback listens on all addresses of 127.0.0.0/8 and on no other.
-func listenOnLoopback(port int) (net.Listener, error) {
+// listen listens on all addresses of 127.0.0.0/8 and on no other, or on all that the machine has.
+func (w *web) listen(port int) (net.Listener, error) {
+	if w.isOnNetwork {
+		return net.Listen("tcp4", ":"+strconv.Itoa(port))
+	}
 	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
 		err := raw.Control(func(fd uintptr) {
@@ -159,7 +162,7 @@ func (s *session) answer(asked request) bool {
 		host: int32(host), connection: s.number, arrived: asked.arrived, path: asked.target, page: asked.target,
 		isForbidden: host >= 0 && w.isForbidden(host, path),
 	}
-	if host < 0 || hostAddress(host) != s.local {
+	if host < 0 || w.address(host) != s.local {
 		return s.send(asked, &noted, resource{status: 421, contentType: "text/plain", body: "not this host\n"}, 0)
 	}
 	if path == "/robots.txt" || path == sharedRobots {

@@ -33,6 +33,7 @@ type settings struct {
 	latencyMs, latencySpread   float64
 	crossShare, duplicateShare float64
 	hasTLS, closes             bool
+	isOnNetwork                bool
 	extras                     map[string]bool
 	httpPort, tlsPort          int
 }
@@ -68,6 +69,7 @@ func settingsFlags(flags *flag.FlagSet) func() (settings, error) {
 	flags.Float64Var(&s.duplicateShare, "duplicate-share", 0.45, "share of all links that lead to a page which is linked elsewhere too")
 	flags.BoolVar(&s.hasTLS, "tls", false, "all links are https, to the TLS port")
 	flags.BoolVar(&s.closes, "close", false, "every answer closes its connection")
+	flags.BoolVar(&s.isOnNetwork, "on-a-network", false, "addresses are 10.a.b.c, which must lead here; not 127.a.b.c")
 	flags.StringVar(&with, "with", "", "what takes minutes, comma-separated: "+strings.Join(knownExtras, ", "))
 	flags.IntVar(&s.httpPort, "http-port", 0, "port of all hosts")
 	flags.IntVar(&s.tlsPort, "tls-port", 0, "port of all hosts for TLS")
