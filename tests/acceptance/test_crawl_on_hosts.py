@@ -239,16 +239,16 @@ async def test_a_crawl_while_hosts_are_cut_off_and_hosts_broker_and_database_are
 
     repeats = crawling.repeats_at(faults_ns)
     open_at = {at_ns: len(crawling.open_at(at_ns)) for at_ns in faults_ns}
-    slowest_s = max(after_s for _, after_s in faults)
+    takeovers_s = [round(after_s, 2) for _, after_s in faults]
     record_property("pages", crawling.coverage().wanted)
     record_property("hosts killed", HOSTS_KILLS)
     record_property("fetched twice", repeats.total())
     record_property("most at one fault", max(repeats.values(), default=0))
     record_property("open at the faults", sum(map(crawling.answering_at, faults_ns)))
-    record_property("slowest takeover, s", round(slowest_s, 1))
+    record_property("takeovers, s", str(takeovers_s))
     assert repeats[None] == 0
     assert all(repeats[at_ns] <= number for at_ns, number in open_at.items()), (repeats, open_at)
-    assert slowest_s <= TAKEN_OVER_WITHIN_S
+    assert max(takeovers_s) <= TAKEN_OVER_WITHIN_S, takeovers_s
 
 
 @pytest.mark.proof
