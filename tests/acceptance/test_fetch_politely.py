@@ -244,11 +244,16 @@ async def test_with_nothing_set_jobs_are_kept_beside_the_worker_and_another_stor
     assert (tmp_path / "crawls" / "control.db").exists()
     (said,) = [one for one in worker.events() if "kept beside this worker" in one]
     assert "CRAWL_STATE" in said
-    (said,) = [one for one in worker.events() if "FETCH_CONTACT" in one]
+    await worker.logs("FETCH_CONTACT")
+    assert len([one for one in worker.events() if "FETCH_CONTACT" in one]) == 1
 
-    other = start_worker(server.url, **settings, CRAWL_STATE=str(tmp_path / "other"))
-    assert await other.ended(60) == 1
-    (line,) = other.said
+    other = {**settings, "CRAWL_STATE": str(tmp_path / "other")}
+    beside = start_worker(server.url, **other)
+    await beside.logs("runs everything but fetch")
+    alone = start_worker(server.url, **{**other, "WORKER_QUEUES": "fetch.*"})
+    assert await alone.ended(60) == 1
+    assert beside.exit_code is None
+    (line,) = alone.said
     assert "set CRAWL_STATE to the store of the others, a PostgreSQL database" in line
 
 

@@ -157,12 +157,13 @@ def names_fetch_jobs(
     file is made for many hosts."""
     names = {name for group in groups for name in group.stage_names}
     of_stages = [options[name].queues or "" for name in names if name in options]
-    of_all = _are_for_fetching(queues)
-    is_of_a_stage = FETCH in names or any(map(any, map(_are_for_fetching, of_stages)))
+    of_all = are_for_fetching(queues)
+    is_of_a_stage = FETCH in names or any(map(any, map(are_for_fetching, of_stages)))
     return is_of_a_stage or (bool(of_all) and all(of_all))
 
 
-def _are_for_fetching(queues: str) -> list[bool]:
+def are_for_fetching(queues: str) -> list[bool]:
+    """Each of the entries of WORKER_QUEUES."""
     entries = (entry.strip() for entry in queues.split(","))
     return [entry.startswith(f"{FETCH_QUEUE}.") for entry in entries if entry]
 
