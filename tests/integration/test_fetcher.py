@@ -344,6 +344,23 @@ async def test_a_connection_is_used_again(site: LocalSite, make_fetcher: MakeFet
     assert site.connections == 1
 
 
+async def test_an_answer_whose_body_nobody_wants_leaves_its_connection_to_the_next(
+    site: LocalSite, make_fetcher: MakeFetcher
+) -> None:
+    async def error_and_page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 Busy\r\nContent-Length: 5\r\n\r\nsorry")
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + b"Content-Length: 2\r\n\r\nok")
+        await reader.read()
+
+    site.answers["/"] = error_and_page
+    fetcher = make_fetcher()
+    with pytest.raises(TemporaryFetchError, match="answered 503"):
+        await fetcher.fetch(site.url)
+    assert (await fetcher.fetch(site.url)).body == b"ok"
+    assert site.connections == 1
+
+
 async def test_many_pages_of_one_host_are_fetched_at_a_time(
     site: LocalSite, make_fetcher: MakeFetcher
 ) -> None:

@@ -102,6 +102,24 @@ class BoundedBody:
             self._size = self._max_bytes
 
 
+class SkippedBody:
+    """A body that nobody wants. State: how much of it went by."""
+
+    data = b""
+    size = 0
+    is_truncated = False
+    is_damaged = False
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.taken = 0
+
+    def feed(self, chunk: bytes) -> bool:
+        """False when there is more than it is worth."""
+        self.taken += len(chunk)
+        return self.taken <= self._max_bytes
+
+
 def _decoder_of(content_encoding: str) -> _Decoder | None:
     encoding = content_encoding.strip().lower()
     if encoding in ("", "identity"):

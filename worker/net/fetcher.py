@@ -136,7 +136,8 @@ class HopFetcher(Protocol):
 
         `check` is called directly before a connection is made and again directly before the
         request is sent; what it raises stops the request. `wants_body` gets the status and the
-        content type; if it returns False, the body stays unread and the connection is closed.
+        content type; if it returns False, the body is left out of the answer. A short one is still
+        read, so that the connection can be used again; else it is closed.
         `max_bytes` bounds the body before and after decompression.
         """
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import httptools
 
-from manyhands.worker.net.encodings import BoundedBody
+from manyhands.worker.net.encodings import BoundedBody, SkippedBody
 from manyhands.worker.net.fetcher import FetchError
 from manyhands.worker.net.reasons import (
     bad_answer,
@@ -25,6 +25,9 @@ MAX_HEAD_BYTES = 64 * 1024
 # Where there may be headers, the parser gets no more than that at once, but at least this much: at
 # each piece of a value it copies all it has of it, and a folded value comes in three pieces a line.
 LEAST_FED_BYTES = 4096
+# A body that nobody wants (of a 404, a redirect, an image) is read to its end and dropped if it is
+# no longer than this: a new connection, mostly with a TLS handshake, costs more than that.
+MAX_SKIPPED_BYTES = 64 * 1024
 # Of a header that is passed on.
 MAX_VALUE_LENGTH = 200
 _LENGTH, _TRANSFER = b"content-length", b"transfer-encoding"
@@ -46,6 +49,7 @@ class Exchange:
         "_has_all",
         "_header_count",
         "_headers",
+        "_is_skipping",
         "_lines",
         "_max_bytes",
         "_parser",
@@ -85,12 +89,14 @@ class Exchange:
         self._allowance = MAX_HEAD_BYTES
         self._header_count = 0
         self._has_all = False
+        # The head is all that is wanted, and the body goes on.
+        self._is_skipping = False
         self.status = 0
         self.content_type = ""
         # Whether anything came at all.
         self.has_begun = False
         self.has_head = False
-        self.body = BoundedBody("", max_bytes)
+        self.body: BoundedBody | SkippedBody = BoundedBody("", max_bytes)
         self.failure: FetchError | None = None
         self.is_done = False
         self.is_reusable = False
@@ -180,11 +186,16 @@ class Exchange:
             self._finish()
 
     def fail(self, failure: FetchError) -> None:
-        if not self.is_done:
+        """What goes wrong in a body that nobody wants costs the connection, not the answer."""
+        if self.is_done:
+            return
+        if self._is_skipping:
+            self.is_reusable = False
+        else:
             self.failure = failure
             # Nobody will read it, and the failure may be kept for long.
             self.body = BoundedBody("", 0)
-            self._finish()
+        self._finish()
 
     # Called by the parser; what is raised here makes it stop.
 
@@ -240,14 +251,21 @@ class Exchange:
     def _open_body(self) -> None:
         self.content_type = self.text(_TYPE)
         if not self._wants_body(self.status, self.content_type):
-            # An answer without a body ends here anyway, and its connection stays usable.
-            if self._headers.get(_LENGTH) != b"0":
+            self.body = SkippedBody(MAX_SKIPPED_BYTES)
+            self._is_skipping = True
+            if not self._is_worth_skipping():
                 self._finish()
                 raise _Stop
             return
         encoding = self.header(_ENCODING)
         if encoding:
             self.body = BoundedBody(encoding, self._max_bytes)
+
+    def _is_worth_skipping(self) -> bool:
+        """Whether the connection is of use once the body is over."""
+        assert self._parser is not None
+        length = int(self._headers.get(_LENGTH, b"0"))
+        return length <= MAX_SKIPPED_BYTES and self._parser.should_keep_alive()
 
     def _finish(self) -> None:
         if not self.is_done:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manyhands.worker.net.fetcher import TemporaryFetchError
 from manyhands.worker.net.http1 import MAX_HEAD_BYTES, MAX_HEADERS, Exchange
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
@@ -110,14 +111,54 @@ def test_another_protocol_is_no_answer():
     assert one.failure is not None and not one.is_reusable
 
 
-def test_a_body_that_is_not_wanted_ends_with_the_head():
-    one = fed(HEAD + b"Content-Length: 100\r\n\r\n", wants_body=False)
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 65537\r\n\r\n",
+        b"Content-Length: 100\r\nConnection: close\r\n\r\n",
+        b"\r\n",
+    ],
+)
+def test_a_body_that_is_not_wanted_ends_with_the_head_if_it_is_long_or_the_last(framing):
+    one = fed(HEAD + framing, wants_body=False)
     assert (one.is_done, one.failure, one.is_reusable) == (True, None, False)
 
 
-def test_an_empty_body_that_is_not_wanted_keeps_the_connection():
-    one = fed(HEAD + b"Content-Length: 0\r\n\r\n", wants_body=False)
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"Content-Length: 0\r\n\r\n",
+        b"Content-Length: 5\r\n\r\nhello",
+        b"Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        b"Content-Encoding: nonsense\r\nContent-Length: 5\r\n\r\nhello",
+    ],
+)
+def test_a_short_body_that_is_not_wanted_is_dropped_and_keeps_the_connection(framing):
+    one = fed(HEAD + framing, 7, wants_body=False)
     assert (one.is_done, one.failure, one.is_reusable) == (True, None, True)
+    assert one.body.data == b""
+
+
+def test_a_body_that_is_not_wanted_and_goes_on_and_on_is_cut_off():
+    chunk = b"1000\r\n" + bytes(0x1000) + b"\r\n"
+    one = fed(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + 20 * chunk, 1000, wants_body=False)
+    assert (one.is_done, one.failure, one.is_reusable) == (True, None, False)
+    assert one.body.taken <= 64 * 1024 + 1000
+
+
+@pytest.mark.parametrize("trouble", ["closed", "time-out", "malformed", "too little"])
+def test_what_goes_wrong_in_a_body_that_is_not_wanted_does_not_cost_the_answer(trouble):
+    one = fed(HEAD + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhe", wants_body=False)
+    assert not one.is_done
+    if trouble == "closed":
+        one.ended()
+    elif trouble == "time-out":
+        one.fail(TemporaryFetchError("too slow"))
+    elif trouble == "malformed":
+        one.feed(b"llonot a chunk")
+    else:
+        one.feed(b"llo\r\n" + 70_000 * b"1;x=y\r\nz\r\n")
+    assert (one.is_done, one.failure, one.status, one.is_reusable) == (True, None, 200, False)
 
 
 def test_a_long_body_is_stopped_at_its_limit():
