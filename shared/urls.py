@@ -70,6 +70,8 @@ _PLAIN_LINK = re.compile(
 )
 # Neither its host nor what becomes of it can be too long then.
 _MAX_PLAIN_LENGTH = MAX_HOST_LENGTH
+# What an international name begins with when it is written in ASCII (RFC 5890).
+_ACE = "xn--"
 # The most common references that are no pages: refused without a look at their characters.
 _NO_PAGES = ("javascript:", "mailto:", "tel:", "data:")
 _AROUND_A_REFERENCE = "".join(map(chr, range(0x21)))
@@ -110,8 +112,8 @@ def _parse_clean(text: str) -> Url | None:
     if "/." in path:
         return None
     if name is not None:
-        is_short = len(name) <= MAX_HOST_LENGTH
-        return Url(text, scheme, name, number, False) if is_short else None
+        is_plain = len(name) <= MAX_HOST_LENGTH and _ACE not in name
+        return Url(text, scheme, name, number, False) if is_plain else None
     checked, is_address = _checked_host(address)
     return Url(text, scheme, address, number, is_address) if checked == address else None
 
@@ -158,6 +160,7 @@ class Links:
         if (
             _PLAIN_LINK.fullmatch(reference) is not None
             and "/." not in reference
+            and _ACE not in reference
             and len(reference) <= _MAX_PLAIN_LENGTH
         ):
             return self._origin + reference if reference[0] == "/" else reference
@@ -323,6 +326,8 @@ def _checked_host(text: str) -> tuple[str, bool]:
         return _checked_ipv4(host), True
     if len(host) > MAX_HOST_LENGTH or not _NAME.fullmatch(host):
         raise InvalidUrl(f"illegal host name {host[:80]!r}")
+    if _ACE in host and not all(map(_is_ascii_or_international, host.split("."))):
+        raise InvalidUrl(f"illegal international host name {host[:80]!r}: no name is written so")
     return host, False
 
 
@@ -331,6 +336,23 @@ def _to_ascii(host: str) -> str:
         return idna.encode(host, uts46=True).decode()
     except (UnicodeError, IndexError) as error:
         raise InvalidUrl(f"illegal international host name {host[:80]!r}: {error}") from None
+
+
+def _is_ascii_or_international(label: str) -> bool:
+    """As browsers judge: behind xn-- stands what some name is written as, and nothing else. That
+    leaves names with emoji, which IDNA 2008 has not, and which exist."""
+    if not label.startswith(_ACE):
+        return True
+    written = label.removeprefix(_ACE)
+    try:
+        name = written.encode().decode("punycode")
+        return (
+            not name.isascii()
+            and name.encode("punycode").decode() == written
+            and idna.uts46_remap(name, std3_rules=False, transitional=False) == name
+        )
+    except (UnicodeError, ValueError, OverflowError):
+        return False
 
 
 def _checked_ipv4(host: str) -> str:
