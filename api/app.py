@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import httpx
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
@@ -36,6 +36,7 @@ from manyhands.api.metrics import ApiMetrics
 from manyhands.api.openapi import complete
 from manyhands.api.parts import Parts
 from manyhands.api.problems import Problem, mistake
+from manyhands.api.query_names import refuse_unknown_query
 from manyhands.api.replies import Send, send_problem, with_security_headers
 from manyhands.api.routes import parts_of, router
 from manyhands.api.siblings import answering
@@ -231,8 +232,8 @@ def _make_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.include_router(router)
-    app.include_router(crawl_router)
+    for routes in (router, crawl_router):
+        app.include_router(routes, dependencies=[Depends(refuse_unknown_query)])
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(HTTPException, _answer_http_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)

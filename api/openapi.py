@@ -74,10 +74,10 @@ ERRORS = {
     503: "The broker is away, or the state of the crawls cannot be used. With `outcome: unknown` "
     "it may have been done, or not",
 }
-OPEN: tuple[int, ...] = (403,)
-READING = (401, 403, 502, 503)
-LISTING = (*READING, 404, 422, 501)
-CHANGING = (*READING, 422)
+OPEN: tuple[int, ...] = (403, 422)
+READING = (401, 403, 422, 502, 503)
+LISTING = (*READING, 404, 501)
+CHANGING = READING
 TAKING = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 OF_CRAWLS = (401, 403, 422, 501, 503)
 OF_A_CRAWL = (*OF_CRAWLS, 404)
@@ -110,7 +110,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("/healthz", "get"): OPEN,
     ("/readyz", "get"): (*OPEN, 503),
     ("/version", "get"): OPEN,
-    ("/metrics", "get"): (401, 403),
+    ("/metrics", "get"): (401, 403, 422),
 } | {(f"/jobs/{name}", "post"): TAKING for name in JOB_TYPES}
 
 

@@ -225,7 +225,7 @@ def test_a_job_can_be_followed_or_a_person_is_told_where_to_look(
 
 
 @pytest.mark.parametrize(
-    "jid", ["%2e%2e%2fstats", "unknown-job?limit=1", "0123456%23789", "%00" * 9]
+    "jid", ["%2e%2e%2fstats", "unknown-job%3Flimit=1", "0123456%23789", "%00" * 9]
 )
 def test_a_strange_jid_is_only_not_known(http: httpx.Client, server: AnyServer, jid: str) -> None:
     expected = 501 if isinstance(server, FaktoryServer) else 404
