@@ -110,7 +110,12 @@ class Owner:
         self._slots = Slots(slots, in_flight)
         store = store_at(settings.state)
         self._absences = store.absences
-        self._store = StoreThreads(self._slots.patience_s, store.writers, store.absences)
+        self._store = StoreThreads(
+            self._slots.patience_s,
+            gather_s=store.gather_s,
+            writers=store.writers,
+            places=store.absences,
+        )
         self._control = Control(store)
         self._one_host = OneHost(store.directory, settings.lease_s)
         self._leader = Leader(self.name, settings, self._control)

@@ -424,6 +424,10 @@ class Store(Protocol):
         """How many shards of a process are worth being written side by side, in each place."""
 
     @property
+    def gather_s(self) -> float:
+        """How long changes of a process are worth being gathered for one transaction per shard."""
+
+    @property
     def absences(self) -> Sequence[Absence]:
         """Of each place that keeps shards, whether it is away: number N of so many has the shards
         whose number leaves N when it is divided by that. The first has the control store."""

@@ -1,11 +1,12 @@
 """The shard stores of this process, in threads of their own: as many as the store can serve side by
 side, in each place that keeps shards.
 
-Changes that come within a few milliseconds share one transaction per shard: a commit costs more
-than most changes. Those that nobody waits for wait until something else of their shard goes. What
-comes while a shard is being written goes in its next transaction. There, changes that do the same
-with different items are one: each question to a store in another place is a way there and back.
-While the place of a shard is away, its changes wait; those of other places have other threads.
+Changes that come soon after each other share one transaction per shard: a commit costs more than
+most changes. How soon is up to the store, which knows what it costs. Those that nobody waits for
+wait until something else of their shard goes. What comes while a shard is being written goes in its
+next transaction. There, changes that do the same with different items are one: each question to a
+store in another place is a way there and back. While the place of a shard is away, its changes
+wait; those of other places have other threads.
 """
 
 import asyncio
@@ -23,7 +24,6 @@ from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.announcement import Announcement
 
-GATHER_S = 0.01
 # Between two attempts while the place of a shard is away.
 AGAIN_S = 0.1
 
@@ -58,15 +58,21 @@ class _Together(NamedTuple):
 
 class StoreThreads:
     """State: the open stores (each touched by one thread at a time), and what was not handed over
-    yet. `patience_s` says how long what nobody waits for may wait; there are `writers` threads for
-    each of the places, see `protocol.Store.absences`."""
+    yet. `patience_s` says how long what nobody waits for may wait; the rest is the store's own, see
+    `protocol.Store`."""
 
     def __init__(
-        self, patience_s: Callable[[], float], writers: int, places: Sequence[Absence]
+        self,
+        patience_s: Callable[[], float],
+        *,
+        gather_s: float,
+        writers: int,
+        places: Sequence[Absence],
     ) -> None:
         # A shard's store cannot be used: announced before those hear who asked for something of it.
         self.failed: Announcement[[int, StateError]] = Announcement()
         self._patience_s = patience_s
+        self._gather_s = gather_s
         self._loop = asyncio.get_running_loop()
         self._stores: dict[int, ShardStore] = {}
         self._gathered: list[_Change] = []
@@ -173,7 +179,7 @@ class StoreThreads:
     def _begin_gathering(self) -> None:
         """The caller must add something then."""
         if not self._gathered:
-            self._loop.call_later(GATHER_S, self._hand_over)
+            self._loop.call_later(self._gather_s, self._hand_over)
 
     def _go(self, shard: int) -> None:
         self._going.add(shard)

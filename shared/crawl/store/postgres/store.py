@@ -26,6 +26,8 @@ class PostgresStore:
     # One connection of a process is left for the control store, so that leases are renewed whatever
     # the shards do.
     writers = 3
+    # A transaction is a dozen statements, whatever it changes.
+    gather_s = 0.03
     directory = None
     can_reshard = False
     what_to_do = ""

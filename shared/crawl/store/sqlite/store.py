@@ -29,6 +29,7 @@ class SqliteStore:
 
     # Its files are on a disk of this machine: there is no way there to wait for.
     writers = 1
+    gather_s = 0.01
     can_reshard = True
     what_to_do = WHAT_TO_DO
 

@@ -46,7 +46,6 @@ from manyhands.worker.crawl.frontier.page_grants import PageGrants
 from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request
 from manyhands.worker.crawl.frontier.working_set import ShardHosts, WorkingSet
 from manyhands.worker.crawl.politeness.robots import ALLOW_ALL, rules_of
-from manyhands.worker.crawl.shards import store_threads
 from manyhands.worker.crawl.shards.leases import LeaseGuard
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling
@@ -102,7 +101,9 @@ class Bench:
     def __init__(self, directory: Path, connections: int) -> None:
         self.directory = directory
         self.patience_s = 0.05
-        self.store = StoreThreads(lambda: self.patience_s, 1, [Absence("")])
+        self.store = StoreThreads(
+            lambda: self.patience_s, gather_s=0.01, writers=1, places=[Absence("")]
+        )
         self.failures: list[Exception] = []
         politeness = PolitenessSpec(delay_s=0, connections_per_host=connections)
         spec = CrawlSpec(contact="me@example.org", politeness=politeness)
@@ -387,7 +388,7 @@ async def test_a_domain_that_is_given_up_while_its_new_host_is_looked_for_comes_
     bench.may_load.clear()
     await bench.quiet()
     # So that the look is not yet on its way when the domain is given up.
-    monkeypatch.setattr(store_threads, "GATHER_S", 0.05)
+    monkeypatch.setattr(bench.store, "_gather_s", 0.05)
     bench.patience_s = 1.0
     bench.end(visit)
     late = new_urls([B + "1"])
