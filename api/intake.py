@@ -14,6 +14,11 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from manyhands.api.problems import Problem, bad_request, unprocessable
+from manyhands.shared.crawl.fetch_jobs import (
+    LEAST_UNIQUE_FOR_S,
+    MOST_UNIQUE_FOR_S,
+    UNIQUE_FOR_S,
+)
 from manyhands.shared.errors import InvalidJob
 from manyhands.shared.jobs import (
     DEFAULT_QUEUE,
@@ -27,7 +32,7 @@ from manyhands.shared.jobs import (
     new_jid,
     rfc3339,
 )
-from manyhands.shared.jobtypes import JOB_TYPES
+from manyhands.shared.jobtypes import FETCH, JOB_TYPES
 
 MAX_DELAY_S = 10 * 365 * 86_400
 MAX_RETRY = 1000
@@ -46,6 +51,8 @@ _PLACE = re.compile(r"\[([0-9]+)\]\.?(.*)")
 _MISSING_OR_UNKNOWN = re.compile(r"(?:missing required|unknown) field `([^`]*)`")
 
 Model = TypeVar("Model", bound=BaseModel)
+# Type, queue, retry, reserve_for, unique_for_s.
+TemplateKey = tuple[str, str, int, int, float | None]
 
 
 class Options(msgspec.Struct, forbid_unknown_fields=True, rename={"in_": "in"}, gc=False):
@@ -59,6 +66,9 @@ class Options(msgspec.Struct, forbid_unknown_fields=True, rename={"in_": "in"}, 
     in_: Annotated[float, msgspec.Meta(ge=0, le=MAX_DELAY_S)] | None = None
     retry: Annotated[int, msgspec.Meta(ge=-1, le=MAX_RETRY)] | None = None
     reserve_for: Annotated[int, msgspec.Meta(ge=1, le=MAX_RESERVE_FOR_S)] | None = None
+    unique_for_s: (
+        Annotated[float, msgspec.Meta(ge=LEAST_UNIQUE_FOR_S, le=MOST_UNIQUE_FOR_S)] | None
+    ) = None
 
 
 class Item(Options, kw_only=True, gc=False):
@@ -69,7 +79,10 @@ class Item(Options, kw_only=True, gc=False):
 
 
 NO_OPTIONS = Options()
-NUMBERS = ("in", "retry", "reserve_for")
+NUMBERS = ("in", "retry", "reserve_for", UNIQUE_FOR_S)
+# That of Faktory Enterprise. Without it, no server keeps jobs unique.
+THEIR_UNIQUE_FOR = "unique_for"
+NOT_UNIQUE = "only fetch jobs can be unique, by the option unique_for_s"
 _decode_item = msgspec.json.Decoder(Item).decode
 _decode_items = msgspec.json.Decoder(list[Item]).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -98,7 +111,7 @@ class Intake:
         self._shards = shards
         self._allows_unknown = allows_unknown
         self._keeps_big_integers = keeps_big_integers
-        self._templates: dict[tuple[str, str, int, int], JobTemplate] = {}
+        self._templates: dict[TemplateKey, JobTemplate] = {}
         self._now: datetime | None = None
         self._now_text = b""
 
@@ -118,7 +131,10 @@ class Intake:
             self._check_numbers(values)
         if options.retry is not None:
             retry = options.retry
-        key = (jobtype, queue, retry, options.reserve_for or reserve_for_s)
+        if options.unique_for_s is not None and jobtype != FETCH:
+            raise unprocessable(NOT_UNIQUE, field=UNIQUE_FOR_S)
+        reserve_for_s = options.reserve_for or reserve_for_s
+        key = (jobtype, queue, retry, reserve_for_s, options.unique_for_s)
         template = self._templates.get(key) or self._new_template(key)
         created_at = self._now_text if now is self._now else self._text_of(now)
         is_due_now = options.at is None and options.in_ is None
@@ -142,7 +158,7 @@ class Intake:
             text = line.decode()
         except UnicodeDecodeError:
             raise bad_request("the line is not UTF-8") from None
-        return self.job("fetch", _encode({"url": text}), options, now)
+        return self.job(FETCH, _encode({"url": text}), options, now)
 
     def _unknown_arguments(self, jobtype: str, args: bytes) -> dict[str, Any]:
         if not self._allows_unknown:
@@ -174,10 +190,13 @@ class Intake:
         self._now, self._now_text = now, rfc3339(now).encode()
         return self._now_text
 
-    def _new_template(self, key: tuple[str, str, int, int]) -> JobTemplate:
+    def _new_template(self, key: TemplateKey) -> JobTemplate:
         if len(self._templates) >= MAX_TEMPLATES:
             self._templates.clear()
-        template = self._templates[key] = JobTemplate(*key)
+        jobtype, queue, retry, reserve_for_s, unique_for_s = key
+        custom = {} if unique_for_s is None else {UNIQUE_FOR_S: unique_for_s}
+        template = JobTemplate(jobtype, queue, retry, reserve_for_s, custom)
+        self._templates[key] = template
         return template
 
 
@@ -245,6 +264,8 @@ def _invalid(error: msgspec.ValidationError) -> Problem:
     named = _MISSING_OR_UNKNOWN.search(text)
     field = ".".join(found[1] for found in (at, named) if found and found[1])
     detail = text[: at.start()] if at else text
+    if named and named[1] == THEIR_UNIQUE_FOR:
+        detail = f"{detail}: {NOT_UNIQUE}"
     return unprocessable(detail, **({"field": field} if field else {}))
 
 

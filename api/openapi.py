@@ -15,9 +15,14 @@ from manyhands.api.intake import MAX_DELAY_S, MAX_JOBTYPE_LENGTH, MAX_RETRY
 from manyhands.api.many import MAX_LIST_JOBS
 from manyhands.api.openapi_bodies import REF, lines, ref
 from manyhands.api.routes import Accepted, AcceptedLines, AcceptedList, Which
+from manyhands.shared.crawl.fetch_jobs import (
+    LEAST_UNIQUE_FOR_S,
+    MOST_UNIQUE_FOR_S,
+    UNIQUE_FOR_S,
+)
 from manyhands.shared.http.problems import MEDIA_TYPE
 from manyhands.shared.jobs import MAX_RESERVE_FOR_S, QUEUE_NAME
-from manyhands.shared.jobtypes import JOB_TYPES, JobType
+from manyhands.shared.jobtypes import FETCH, JOB_TYPES, JobType
 
 LINE_RANGES: dict[str, Any] = {
     "type": "array",
@@ -56,6 +61,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "retry": {"type": "integer", "minimum": -1, "maximum": MAX_RETRY},
     "reserve_for": {"type": "integer", "minimum": 1, "maximum": MAX_RESERVE_FOR_S},
+}
+OPTIONS_OF_FETCH: dict[str, dict[str, Any]] = OPTIONS | {
+    UNIQUE_FOR_S: {
+        "type": "number",
+        "minimum": LEAST_UNIQUE_FOR_S,
+        "maximum": MOST_UNIQUE_FOR_S,
+        "description": "Seconds; not fetched if another job of the URL with this option was taken "
+        "in by a worker within the shorter time of both",
+    },
 }
 ERRORS = {
     400: "Not JSON, or not what it says it is",
@@ -166,11 +180,13 @@ def _problem(status: int) -> dict[str, Any]:
 
 def _job_item(allows_unknown: bool) -> dict[str, Any]:
     items = [
-        _item({"const": kind.name}, ref(kind.arguments.__name__)) for kind in JOB_TYPES.values()
+        _item({"const": kind.name}, ref(kind.arguments.__name__), _options_of(kind.name))
+        for kind in JOB_TYPES.values()
     ]
     if allows_unknown:
         name = {"type": "string", "minLength": 1, "maxLength": MAX_JOBTYPE_LENGTH}
-        items.append(_item(name | {"not": {"enum": sorted(JOB_TYPES)}}, {"type": "object"}))
+        name |= {"not": {"enum": sorted(JOB_TYPES)}}
+        items.append(_item(name, {"type": "object"}, OPTIONS))
     return {
         "oneOf": items,
         "not": {
@@ -182,8 +198,14 @@ def _job_item(allows_unknown: bool) -> dict[str, Any]:
     }
 
 
-def _item(jobtype: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    options = {name: {**shape, "type": [shape["type"], "null"]} for name, shape in OPTIONS.items()}
+def _options_of(jobtype: str) -> dict[str, dict[str, Any]]:
+    return OPTIONS_OF_FETCH if jobtype == FETCH else OPTIONS
+
+
+def _item(
+    jobtype: dict[str, Any], arguments: dict[str, Any], options: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    options = {name: {**shape, "type": [shape["type"], "null"]} for name, shape in options.items()}
     return {
         "type": "object",
         "required": ["jobtype", "args"],
@@ -196,7 +218,7 @@ def _single_job(kind: JobType) -> dict[str, Any]:
     return {
         "summary": f"Queue one `{kind.name}` job",
         "operationId": f"take_{kind.name}_job",
-        **_one_job(ref(kind.arguments.__name__)),
+        **_one_job(ref(kind.arguments.__name__), _options_of(kind.name)),
     }
 
 
@@ -204,7 +226,7 @@ def _unknown_job() -> dict[str, Any]:
     return {
         "summary": "Queue one job of a type that has no model here",
         "operationId": "take_job",
-        **_one_job({"type": "object"}),
+        **_one_job({"type": "object"}, OPTIONS),
         "parameters": [
             {
                 "name": "name",
@@ -213,17 +235,17 @@ def _unknown_job() -> dict[str, Any]:
                 "description": "The job's type",
                 "schema": {"type": "string", "minLength": 1, "maxLength": MAX_JOBTYPE_LENGTH},
             },
-            *_options(),
+            *_in_query(OPTIONS),
         ],
     }
 
 
-def _one_job(arguments: dict[str, Any]) -> dict[str, Any]:
+def _one_job(arguments: dict[str, Any], options: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
         "tags": ["jobs"],
         "description": "The body is the JSON object of the job's arguments, whatever its content "
         "type says. The answer comes when the broker has the job.",
-        "parameters": _options(),
+        "parameters": _in_query(options),
         "requestBody": {"required": True, "content": {"application/json": {"schema": arguments}}},
         "responses": {
             "202": {
@@ -235,8 +257,8 @@ def _one_job(arguments: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _options() -> list[dict[str, Any]]:
-    return [{"name": name, "in": "query", "schema": shape} for name, shape in OPTIONS.items()]
+def _in_query(options: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"name": name, "in": "query", "schema": shape} for name, shape in options.items()]
 
 
 def _many_jobs() -> dict[str, Any]:

@@ -112,15 +112,22 @@ class QueueState(BaseModel):
     name: str
     size: int
     latency_s: float
+    paused: bool | None = Field(description="null: a Faktory server does not tell a program")
 
 
 @router.get("/queues", tags=["queues"])
 async def get_queues(parts: PartsOf) -> list[QueueState]:
-    """Every queue that has, or had, jobs."""
-    sizes = (await parts.info())["faktory"].get("queues") or {}
+    """Every queue that has, or had, jobs; as it was a second ago at most."""
+    told = (await parts.info())["faktory"]
+    sizes, paused = told.get("queues") or {}, told.get("paused")
     latencies = await _latencies(parts, list(sizes))
     return [
-        QueueState(name=name, size=size, latency_s=latencies.get(name, 0.0))
+        QueueState(
+            name=name,
+            size=size,
+            latency_s=latencies.get(name, 0.0),
+            paused=None if paused is None else name in paused,
+        )
         for name, size in sorted(sizes.items())
     ]
 

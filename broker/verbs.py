@@ -115,6 +115,7 @@ class Verbs:
         self._fetch_lines: dict[bytes, list[Queue]] = {}
         self._forgotten_queues = 0
         self._queues_shown: dict[str, int] = {}
+        self._paused_shown: list[str] = []
         self._queues_shown_until = 0.0
         self._mutations: set[asyncio.Task[None]] = set()
 
@@ -253,13 +254,15 @@ class Verbs:
     def state(self) -> dict[str, Any]:
         """What INFO and /stats say, in Faktory's shape."""
         manager, now = self.manager, time.time()
-        queues = self._shown_queues()
+        self._look_at_queues()
+        queues = self._queues_shown
         sets = {name: manager.store.counters[name] for name in SET_NAMES}
         return {
             "now": utc_text(now),
             "server_utc_time": datetime.fromtimestamp(now, UTC).strftime("%H:%M:%S UTC"),
             "faktory": {
                 "queues": queues,
+                "paused": self._paused_shown,
                 "sets": sets | {"working": len(manager.reservations.in_hand)},
                 "tasks": {
                     "Busy": {
@@ -310,12 +313,13 @@ class Verbs:
             told |= {"damage": damage.sentence(), "unreadable_jobs": damage.unreadable_jobs}
         return told | ({"lost": damage.lost} if damage.lost is not None else {})
 
-    def _shown_queues(self) -> dict[str, int]:
+    def _look_at_queues(self) -> None:
         now = time.monotonic()
         if len(self.manager.queues.by_name) <= MANY_QUEUES or now >= self._queues_shown_until:
-            self._queues_shown = {queue.name: queue.size for queue in self.manager.queues.listed()}
+            queues = list(self.manager.queues.listed())
+            self._queues_shown = {queue.name: queue.size for queue in queues}
+            self._paused_shown = [queue.name for queue in queues if queue.is_paused]
             self._queues_shown_until = now + QUEUES_SHOWN_FOR_S
-        return self._queues_shown
 
     def _flush(self, caller: Caller, rest: bytes) -> None:
         del rest

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from manyhands.shared.crawl.states import CrawlState
@@ -134,15 +134,37 @@ def is_a_rule(reason: str) -> bool:
     return reason == "robots.txt" or reason.startswith(rules)
 
 
-def queue_groups(queues: Iterable[Mapping[str, Any]]) -> list[tuple[str, int, float]]:
-    """Name, jobs, age of the oldest; the queues of all shards as one: `crawl.*`."""
-    groups: dict[str, tuple[int, float]] = {}
+class QueueGroup(NamedTuple):
+    """A queue, or those of all shards: `crawl.*`."""
+
+    name: str
+    jobs: int
+    oldest_s: float
+    paused: str
+
+
+def queue_groups(queues: Iterable[Mapping[str, Any]]) -> list[QueueGroup]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
     for queue in queues:
         base, _, number = queue["name"].rpartition(".")
         name = f"{base}.*" if base and number.isdecimal() else queue["name"]
-        size, oldest_s = groups.get(name, (0, 0.0))
-        groups[name] = size + queue["size"], max(oldest_s, queue["latency_s"])
-    return [(name, *group) for name, group in sorted(groups.items())]
+        groups.setdefault(name, []).append(queue)
+    return [
+        QueueGroup(
+            name,
+            sum(queue["size"] for queue in group),
+            max(queue["latency_s"] for queue in group),
+            _are_paused([queue["paused"] for queue in group]),
+        )
+        for name, group in sorted(groups.items())
+    ]
+
+
+def _are_paused(paused: Sequence[bool | None]) -> str:
+    """Of servers that do not tell, nothing is said."""
+    if all(paused):
+        return "paused"
+    return "partly paused" if any(paused) else ""
 
 
 def why_nothing(snapshot: Snapshot) -> str | None:

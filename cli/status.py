@@ -71,8 +71,9 @@ def queues_table(queues: list[Mapping[str, Any]]) -> RenderableType:
     table.add_column("queue")
     table.add_column("jobs", justify="right")
     table.add_column("oldest", justify="right")
-    for name, jobs, oldest_s in queue_groups(queues):
-        table.add_row(name, f"{jobs:,}", f"{oldest_s:,.1f} s" if jobs else "–")
+    table.add_column("")
+    for name, jobs, oldest_s, paused in queue_groups(queues):
+        table.add_row(name, f"{jobs:,}", f"{oldest_s:,.1f} s" if jobs else "–", paused)
     return table
 
 

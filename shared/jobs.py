@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from math import isfinite
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -123,22 +124,32 @@ def encode_job(job: Job, *, keeps_big_integers: bool = False) -> bytes:
 
 
 class JobTemplate:
-    """Jobs that differ only in jid, args and times: what they share is checked and encoded once."""
+    """Jobs that differ only in jid, args and times: what they share is checked and encoded once.
+    `custom` is what they have there beside their identity."""
 
     __slots__ = ("_format", "jobtype", "queue")
 
-    def __init__(self, jobtype: str, queue: str, retry: int, reserve_for: int) -> None:
+    def __init__(
+        self,
+        jobtype: str,
+        queue: str,
+        retry: int,
+        reserve_for: int,
+        custom: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         sample = Job(jobtype=jobtype, args=[], queue=queue, retry=retry, reserve_for=reserve_for)
         _check_fields(sample)
         self.jobtype = jobtype
         self.queue = queue
-        fixed = orjson.dumps(
+        fixed = _json(
             {"jobtype": jobtype, "queue": queue, "reserve_for": reserve_for, "retry": retry}
         )
         self._format = (
             b'{"jid":"%b",'
-            + fixed[1:-1].replace(b"%", b"%%")
-            + b',"created_at":"%b","custom":{"mh":{"id":"%b","deliveries":0}},"args":%b%b}'
+            + fixed[1:-1]
+            + b',"created_at":"%b","custom":{"mh":{"id":"%b","deliveries":0}'
+            + b"".join(b",%b:%b" % (_json(name), _json(custom[name])) for name in custom)
+            + b'},"args":%b%b}'
         )
 
     def encode(self, jid: str, args: bytes, created_at: bytes, at: bytes = b"") -> bytes:
@@ -146,6 +157,11 @@ class JobTemplate:
         key = jid.encode()
         when = b',"at":"%b"' % at if at else b""
         return self._format % (key, created_at, key, args, when)
+
+
+def _json(value: object) -> bytes:
+    """As a part of a format."""
+    return orjson.dumps(value).replace(b"%", b"%%")
 
 
 def check_batch(jobs: Iterable[Job]) -> None:

@@ -3,6 +3,7 @@ Pure but for the readers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Annotated
 
 from pydantic import BaseModel, Field
 
@@ -20,8 +21,10 @@ _NAMES = {
     UrlState.PARSING: "parsing",
     UrlState.DONE: "done",
     UrlState.REDIRECTED: "redirected",
+    UrlState.SAME: "same",
 }
 DEAD = "dead"
+FORGOTTEN = "forgotten"
 
 
 class JobState(BaseModel):
@@ -29,7 +32,8 @@ class JobState(BaseModel):
     state: str = Field(
         examples=["queued"],
         description="of a job in the broker: as it says. Of a fetch job in the store: waiting, "
-        "in flight, redirected (its next URL is on its way), parsing, done or dead",
+        "in flight, redirected (its next URL is on its way), parsing, done, dead or same (as an "
+        "earlier one of its URL: not fetched again)",
     )
 
 
@@ -42,12 +46,28 @@ class FetchJobState(JobState):
     reason: str = Field(description="Why there is no page, or not yet")
     attempts: int
     updated_at: datetime
+    same_as: Annotated[
+        "FetchJobState | JobState | None",
+        Field(
+            description="Where the job is that it is the same as; forgotten if it ended long ago"
+        ),
+    ] = None
 
 
 def find(readers: ShardReaders, layout: Layout, jid: str, now: float) -> FetchJobState | None:
     """None: the store has never had it, or has forgotten it."""
-    found = _last(readers, layout, jid)
-    return None if found is None else _view(jid, found, now)
+    row = _last(readers, layout, jid)
+    if row is None:
+        return None
+    found = _view(jid, row, now)
+    if row.state is UrlState.SAME:
+        first = _last(readers, layout, row.reason)
+        found.same_as = (
+            _view(row.reason, first, now)
+            if first is not None
+            else JobState(jid=row.reason, state=FORGOTTEN)
+        )
+    return found
 
 
 def _last(readers: ShardReaders, layout: Layout, jid: str) -> JobRow | None:
@@ -84,7 +104,13 @@ def _view(jid: str, row: JobRow, now: float) -> FetchJobState:
         url=row.url,
         until=datetime.fromtimestamp(row.due_at, UTC) if is_waiting else None,
         status=row.status,
-        reason=row.reason if row.state in _NAMES else cause_of(row.state, row.reason),
+        reason=_reason(row),
         attempts=row.attempts,
         updated_at=datetime.fromtimestamp(row.updated_at, UTC),
     )
+
+
+def _reason(row: JobRow) -> str:
+    if row.state is UrlState.SAME:
+        return f"the same as {row.reason}"
+    return row.reason if row.state in _NAMES else cause_of(row.state, row.reason)

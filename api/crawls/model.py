@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from hashlib import blake2b
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -26,6 +26,8 @@ UrlStateName = Literal[
     "skipped",
     "cancelled",
 ]
+# Of crawls; fetch jobs have more.
+URL_STATES: tuple[str, ...] = get_args(UrlStateName)
 # Of all names and values together, in UTF-8: every listing shows them.
 MAX_LABEL_BYTES = 4096
 

@@ -8,6 +8,7 @@ from heapq import nlargest, nsmallest
 
 from manyhands.api.crawls.limited_by import OwnerFigures, PutOff, Situation, limited_by
 from manyhands.api.crawls.model import (
+    URL_STATES,
     CrawlChange,
     CrawlSummary,
     CrawlView,
@@ -135,7 +136,7 @@ def view(
         **summary(crawl).model_dump(),
         ends_as=crawl.ends_as,
         limited_by=limited_by(crawl, situation),
-        urls={state: counters[state] for state in STATE_COUNTERS},
+        urls={state: counters[state] for state in URL_STATES},
         counters={name: counters[name] for name in COUNTERS if name not in _HIDDEN},
         left_out=left_out(counters),
         put_off=[

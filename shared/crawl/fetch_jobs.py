@@ -2,9 +2,10 @@
 are made of it, and how often it is tried. Pure.
 
 A job is known by its identity, not by its URL: a job that is delivered twice is fetched once, and
-two jobs of one URL are two. `hop` counts the redirects that led from the job's own URL to this one:
-the target of a redirect is a `fetch` job of the same identity for whoever owns the shard of the
-target. `turn` counts how often the job was requeued from the dead set. `custom.mh` carries both.
+two jobs of one URL are two, unless both say `unique_for_s` in their `custom`. `hop` counts the
+redirects that led from the job's own URL to this one: the target of a redirect is a `fetch` job of
+the same identity for whoever owns the shard of the target. `turn` counts how often the job was
+requeued from the dead set. `custom.mh` carries both.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.errors import InvalidJob
 from manyhands.shared.jobs import (
     DEFAULT_RESERVE_FOR_S,
     DEFAULT_RETRY,
@@ -32,10 +34,16 @@ from manyhands.shared.urls import shard_queue
 HOP, TURN, FIRST_URL, CAUSE = "hop", "turn", "url", "cause"
 # And of the parse job of its page: a queue, the key and the URL.
 ANSWER_TO = "answer_to"
+# Beside `mh`, of a job that need not be fetched when one of its URL was in so many seconds.
+UNIQUE_FOR_S = "unique_for_s"
+LEAST_UNIQUE_FOR_S = 1
+MOST_UNIQUE_FOR_S = 10 * 365 * 86_400
 # What a worker says when it fails a job for good: a dead job with it was told to its producer.
 DEAD = "Dead"
 # As that of every URL in a store.
 KEY_BYTES = 16
+# Characters of a value that is refused.
+MOST_SHOWN = 50
 
 
 class FetchJob(NamedTuple):
@@ -53,13 +61,14 @@ class FetchJob(NamedTuple):
     @classmethod
     def of(cls, fields: Mapping[str, Any], job_id: str, url: str) -> Self:
         """From a job as the server sent it. Raises InvalidJob if no other job could carry what its
-        producer put into `custom`."""
+        producer put into `custom`, or if `unique_for_s` there is no such time."""
         custom = fields.get("custom")
         custom = dict(custom) if isinstance(custom, dict) else {}
         ours = custom.pop("mh", None)
         ours = ours if isinstance(ours, dict) else {}
         if custom:
             check_numbers(custom, f"custom of {job_id}", None)
+            _check_unique_for(custom, job_id)
         first = ours.get(FIRST_URL)
         retry, reserve_for = fields.get("retry"), fields.get("reserve_for")
         return cls(
@@ -90,6 +99,12 @@ class FetchJob(NamedTuple):
     def most_attempts(self) -> int:
         """As a server counts: `retry` is how often it is tried again; -1: it is dead at once."""
         return max(self.retry, 0) + 1
+
+    @property
+    def unique_for_s(self) -> float:
+        """0: fetched whatever others there are, and so is the target of a redirect."""
+        seconds: float = self.custom.get(UNIQUE_FOR_S, 0) if self.hop == 0 else 0
+        return seconds
 
     @property
     def is_told_of_death(self) -> bool:
@@ -147,10 +162,32 @@ def keys_of(job_id: str, places: Sequence[tuple[int, int]]) -> list[bytes]:
     return [key_of(job_id, turn, hop) for turn, hop in places]
 
 
+def url_key(url: str) -> str:
+    """What jobs of one canonical URL have in common."""
+    return blake2b(url.encode(), digest_size=KEY_BYTES).hexdigest()
+
+
 def back_off_s(attempts: int, draw: float) -> float:
     """The wait after so many attempts, as a Faktory waits; `draw` is from 0 to 1."""
     count = attempts - 1
     return count**4 + 15.0 + draw * 30.0 * (count + 1)
+
+
+def _check_unique_for(custom: Mapping[str, Any], job_id: str) -> None:
+    if UNIQUE_FOR_S not in custom:
+        return
+    given = custom[UNIQUE_FOR_S]
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not LEAST_UNIQUE_FOR_S <= given <= MOST_UNIQUE_FOR_S:
+        raise InvalidJob(
+            f"custom.{UNIQUE_FOR_S} of {job_id} must be {LEAST_UNIQUE_FOR_S} to"
+            f" {MOST_UNIQUE_FOR_S} s, not {str(given)[:MOST_SHOWN]!r}"
+        )
+    if not job_id.isprintable():
+        raise InvalidJob(
+            f"a job with custom.{UNIQUE_FOR_S} must have a printable id,"
+            f" not {job_id[:MOST_SHOWN]!r}"
+        )
 
 
 def _count(value: object) -> int:

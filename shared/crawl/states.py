@@ -48,6 +48,8 @@ class UrlState(IntEnum):
     # By our own rules: an unwanted content type, a blocked domain.
     SKIPPED = 7
     CANCELLED = 8
+    # A fetch job that is not fetched because an earlier one of its URL was; `reason` is its jid.
+    SAME = 9
 
     @property
     def is_pending(self) -> bool:

@@ -192,8 +192,8 @@ async def test_the_api_tells_where_a_job_is(
     settings = {"FAKTORY_URL": server.url, "CRAWL_STATE": jobs_of.place, "API_KEYS": "none"}
     with ApiServer(None, settings=settings) as api, httpx.Client(base_url=api.url) as client:
 
-        def post(url: str) -> str:
-            answer = client.post("/jobs/fetch", json={"url": url})
+        def post(url: str, **options: int) -> str:
+            answer = client.post("/jobs/fetch", json={"url": url}, params=options)
             assert answer.status_code == 202, answer.text
             return str(answer.json()["jid"])
 
@@ -206,11 +206,17 @@ async def test_the_api_tells_where_a_job_is(
         worker = start(
             start_worker, server, jobs_of, tmp_path / "records.ndjson", FETCH_DELAY_S="5"
         )
-        jids = [post(url) for url in (page, refused, *more)]
+        jids = [post(page, unique_for_s=3600), *(post(url) for url in (refused, *more))]
         # Of the two that follow the first of their domain, one is not asked before its time.
         await eventually(lambda: any(state(jid).get("until") for jid in jids[1:]), 30)
         await eventually(lambda: state(jids[0])["state"] == "done", 30)
         assert state(jids[0])["status"] == 200
+        second = post(page, unique_for_s=600)
+        await eventually(lambda: state(second).get("state") == "same", 30)
+        assert (state(second)["same_as"]["jid"], state(second)["same_as"]["state"]) == (
+            jids[0],
+            "done",
+        )
         await eventually(lambda: state(jids[1])["state"] == "dead", 30)
         assert state(jids[1])["reason"] == "not allowed by robots.txt"
         for jid in jids[2:]:
@@ -218,6 +224,8 @@ async def test_the_api_tells_where_a_job_is(
         figures = text("/metrics")
         assert 'fetch_jobs{state="done"} 3.0' in figures
         assert 'fetch_jobs{state="disallowed"} 1.0' in figures
+        assert 'fetch_jobs{state="same"} 1.0' in figures
+        assert len([visit for visit in web.ledger() if visit.url == page]) == 1
         worker.terminate()
         assert await worker.ended(30) == 0, worker.stderr
 

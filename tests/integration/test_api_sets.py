@@ -10,6 +10,7 @@ import pytest
 from devservers import BrokerServer, FaktoryServer
 from tests.conftest import ON_BOTH_SERVERS, AnyServer
 from tests.support.raw_client import RawClient
+from tests.support.waiting import eventually
 from tests.support.worker_process import AnyState
 
 pytestmark = ON_BOTH_SERVERS
@@ -48,22 +49,36 @@ def jids(jobs: list[dict[str, Any]]) -> list[str]:
 # Queues
 
 
-def test_queues_are_listed_with_their_size_and_age(http: httpx.Client, queue: str) -> None:
+def listed(http: httpx.Client, queue: str) -> dict[str, Any]:
+    """As it was a second ago at most; empty if it was not there then."""
+    found: list[dict[str, Any]] = http.get("/queues").json()
+    return next((entry for entry in found if entry["name"] == queue), {})
+
+
+def is_done(http: httpx.Client, queue: str, action: str) -> bool:
+    return http.post(f"/queues/{queue}/{action}").status_code == 204
+
+
+async def test_queues_are_listed_with_their_size_and_age(http: httpx.Client, queue: str) -> None:
     for _ in range(3):
         post(http, queue)
-    assert http.get("/queues").status_code == 200
-    listed = {entry["name"]: entry for entry in http.get("/queues").json()}
-    assert listed[queue]["size"] == 3
-    assert 0 <= listed[queue]["latency_s"] < 30
+    await eventually(lambda: listed(http, queue).get("size") == 3)
+    assert 0 <= listed(http, queue)["latency_s"] < 30
 
 
-def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(
-    http: httpx.Client, raw: RawClient, queue: str
+async def test_a_paused_queue_hands_out_nothing_until_it_is_resumed_and_says_so(
+    http: httpx.Client, raw: RawClient, queue: str, server: AnyServer
 ) -> None:
+    async def is_shown(paused: bool) -> None:
+        shown = {"paused": paused if isinstance(server, BrokerServer) else None}
+        await eventually(lambda: shown.items() <= listed(http, queue).items())
+
     jid = post(http, queue)
-    assert http.post(f"/queues/{queue}/pause").status_code == 204
+    assert is_done(http, queue, "pause")
+    await is_shown(True)
     assert raw.call(f"FETCH {queue}") is None
-    assert http.post(f"/queues/{queue}/resume").status_code == 204
+    assert is_done(http, queue, "resume")
+    await is_shown(False)
     job = raw.call(f"FETCH {queue}")
     assert job is not None and json.loads(job)["jid"] == jid
 

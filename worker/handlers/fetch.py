@@ -1,15 +1,18 @@
 """`fetch`: one URL → one page → one `parse` job that carries it.
 
 The job is taken into the store, and its URL fetched when its domain may be asked, see `owning`.
-With FETCH_POLITE=false it is fetched at once, here. A repeat of such a job makes the same parse job
-again: its jid follows from this job's identity.
+With FETCH_POLITE=false it is fetched at once, here, whatever others of its URL there were: without
+a store nobody knows of them. A repeat of such a job makes the same parse job again: its jid follows
+from this job's identity.
 """
 
 from functools import partial
 
+from manyhands.shared.crawl.fetch_jobs import UNIQUE_FOR_S
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import rfc3339
 from manyhands.shared.jobtypes import FETCH
+from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import FetchSettings
 from manyhands.worker.handlers.outcomes import as_outcomes
 from manyhands.worker.handlers.owning import fetch_politely, make_owner, offer_owner
@@ -26,11 +29,36 @@ from manyhands.worker.records import Capture
 # Made by `make_fetcher`.
 SETTINGS: FetchSettings
 FETCHER: Fetcher
+UNIQUE_IN_VAIN: "UniqueInVain"
+
+
+class UniqueInVain:
+    """Jobs that asked for what only a store can do. State: how many; of the first is told at once,
+    of all at the end of the process."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self._log = get_logger("fetch")
+
+    def one(self) -> None:
+        self.jobs += 1
+        if self.jobs == 1:
+            self._log.warning(
+                f"a fetch job has {UNIQUE_FOR_S}: with FETCH_POLITE=false it is fetched even so,"
+                " and so are all that follow"
+            )
+
+    async def tell(self) -> None:
+        if self.jobs:
+            self._log.warning(
+                f"fetch jobs with {UNIQUE_FOR_S} were fetched whatever others there were",
+                jobs=self.jobs,
+            )
 
 
 @setup
 def make_fetcher(process: ProcessSetup) -> None:
-    global SETTINGS, FETCHER
+    global SETTINGS, FETCHER, UNIQUE_IN_VAIN
     SETTINGS = process.settings.fetch
     if SETTINGS.polite:
         process.stage_services[FETCH] = partial(make_owner, process)
@@ -39,6 +67,8 @@ def make_fetcher(process: ProcessSetup) -> None:
     allowed = AddressRule(process.settings.allow.nets)
     plain = Http1Fetcher(SETTINGS, allowed, budget=process.page_budget)
     process.resources.close_at_stop(plain.close)
+    UNIQUE_IN_VAIN = UniqueInVain()
+    process.resources.close_at_stop(UNIQUE_IN_VAIN.tell)
     FETCHER = FollowingFetcher(plain, SETTINGS)
 
 
@@ -51,6 +81,8 @@ async def fetch(url: str, context: JobContext) -> None:
 
 
 async def fetch_at_once(url: str, context: JobContext) -> None:
+    if UNIQUE_FOR_S in context.custom:
+        UNIQUE_IN_VAIN.one()
     with as_outcomes(InvalidUrl):
         page = await FETCHER.fetch(url)
     # Until the broker has what is made of it.

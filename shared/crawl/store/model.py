@@ -49,6 +49,36 @@ class NewUrl(NamedTuple):
     job: str = ""
 
 
+class Unique(NamedTuple):
+    """Asked of a fetch job that is not to be fetched if another one of its URL was in the last
+    `for_s`: what these jobs share (`crawl.fetch_jobs.url_key`), and which turn of which job it
+    is."""
+
+    url_key: str
+    job: str
+    turn: int
+    for_s: float
+
+
+class NewJob(NamedTuple):
+    """A fetch job to admit."""
+
+    url: NewUrl
+    unique: Unique | None = None
+
+
+class FirstJob(NamedTuple):
+    """The last job of a URL that was admitted to be fetched, of those that are unique. Until that
+    time it may be the one that others are the same as; its `domain` says which shard it is of."""
+
+    url_key: str
+    domain: str
+    job: str
+    turn: int
+    admitted_at: float
+    until: float
+
+
 class ClaimedUrl(NamedTuple):
     id: int
     crawl: int

@@ -27,6 +27,7 @@ from manyhands.shared.crawl.store.model import (
     Lease,
     Member,
     NewCrawl,
+    NewJob,
     NewUrl,
     Outgoing,
     Purge,
@@ -170,6 +171,11 @@ class ShardStore(ShardReader, Protocol):
 
     # Fetch jobs: URLs of no crawl
 
+    def admit_jobs(self, jobs: Sequence[NewJob], now: float) -> set[int]:
+        """Queue those that were not here before. A unique one is not queued but SAME when another
+        unique one of its URL was admitted less than the shorter time of both ago, and has not come
+        to nothing as far as this shard knows. The places of those that are."""
+
     def untold_jobs(self, limit: int) -> list[EndedJob]:
         """Those that ended without a page, and were not told."""
 
@@ -178,6 +184,9 @@ class ShardStore(ShardReader, Protocol):
     def forget_jobs(self, before: float, limit: int) -> int:
         """Forget those that ended before then, at most `limit` of them; returns how many. One that
         was not told stays."""
+
+    def forget_first_jobs(self, now: float, limit: int) -> int:
+        """Forget of unique ones what no other can be the same as any more; returns how many."""
 
     # Robots
 

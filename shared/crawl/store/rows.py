@@ -10,6 +10,7 @@ from typing import Protocol
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
+    FirstJob,
     LastOwner,
     NewUrl,
     Outgoing,
@@ -162,6 +163,15 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
         """That ended before then, the oldest first."""
 
     def forget_jobs(self, rows: Sequence[EndedJobRow]) -> None: ...
+
+    def first_jobs(self, url_keys: Sequence[str]) -> list[FirstJob]:
+        """Those of these URLs that are kept."""
+
+    def keep_first_jobs(self, firsts: Sequence[FirstJob]) -> None:
+        """In place of what is kept of their URLs."""
+
+    def forget_first_jobs(self, now: float, limit: int) -> int:
+        """Whose time is over; how many there were."""
 
     # Robots and links: see protocol.ShardStore
 

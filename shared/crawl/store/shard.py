@@ -19,6 +19,7 @@ from manyhands.shared.crawl.store.model import (
     ErrorGroup,
     Fetches,
     JobRow,
+    NewJob,
     NewUrl,
     Outgoing,
     Settled,
@@ -29,6 +30,7 @@ from manyhands.shared.crawl.store.model import (
 )
 from manyhands.shared.crawl.store.rows import SettledRow, ShardRows, WaitingRow
 from manyhands.shared.crawl.store.tally import Errors, Tally
+from manyhands.shared.crawl.store.unique_jobs import decide
 
 LOST = "lost in parsing"
 PURGED = "purged"
@@ -274,6 +276,17 @@ class Shard:
 
     # Fetch jobs
 
+    def admit_jobs(self, jobs: Sequence[NewJob], now: float) -> set[int]:
+        self.admit(NO_CRAWL, [job.url for job in jobs if job.unique is None], now)
+        if all(job.unique is None for job in jobs):
+            return set()
+        decided = decide(self._rows, jobs, now)
+        self.admit(NO_CRAWL, decided.fetched, now)
+        self._admit_same(decided.same, now)
+        if decided.firsts:
+            self._rows.keep_first_jobs(decided.firsts)
+        return decided.places
+
     def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
         self._write_tally()
         return self._rows.jobs(keys)
@@ -295,6 +308,9 @@ class Shard:
         for _, origin, state, _ in rows:
             self._tally.forgotten(NO_CRAWL, origin, UrlState(state))
         return len(rows)
+
+    def forget_first_jobs(self, now: float, limit: int) -> int:
+        return self._rows.forget_first_jobs(now, limit)
 
     # Robots
 
@@ -388,6 +404,15 @@ class Shard:
                 self._tally.count(crawl, "readmitted", 1)
         if changed:
             self._rows.write_settled(changed, now)
+
+    def _admit_same(self, same: Mapping[str, Sequence[NewUrl]], now: float) -> None:
+        """By the id of the job that they are the same as."""
+        for first, urls in same.items():
+            self.admit(NO_CRAWL, urls, now)
+            rows = self._rows.of_keys(NO_CRAWL, [url.key for url in urls])
+            self._rows.end([number for _, number, *_ in rows], UrlState.SAME, first, now)
+            for _, _, _, origin, *_ in rows:
+                self._tally.move(NO_CRAWL, origin, UrlState.QUEUED, UrlState.SAME)
 
     def _end(self, crawl: int, rows: Sequence[WaitingRow], state: UrlState, reason: str) -> int:
         if not rows:

@@ -226,6 +226,7 @@ CHANGES: dict[str, tuple[Callable[[Difference], bool], Change]] = {
     "requeue-time": (_has_requeued, _without("enqueued_at")),
     "failure-cut": (_has_failed, _without("message", "errtype")),
     "own-name": (_is_info, _without("description")),
+    "paused": (_is_info, _without("paused")),
 }
 
 

@@ -124,6 +124,37 @@ def test_a_line_of_ndjson_carries_its_type_and_its_options():
     assert job["at"] == "2026-01-02T12:01:30Z"
 
 
+def test_a_fetch_job_says_beside_its_identity_how_long_it_is_unique():
+    intake = make_intake()
+    jobs = [
+        intake.job("fetch", orjson.dumps({"url": URL}), query_options(b"unique_for_s=60"), NOW),
+        intake.url(URL.encode(), query_options(b"unique_for_s=1.5"), NOW),
+        intake.line(
+            b'{"jobtype": "fetch", "args": {"url": "http://a.example/"}, "unique_for_s": 7}', NOW
+        ),
+    ]
+    for job, seconds in zip(jobs, (60, 1.5, 7), strict=True):
+        identity = {"id": job.jid, "deliveries": 0}
+        assert wire(job)["custom"] == {"mh": identity, "unique_for_s": seconds}
+    plain = intake.url(URL.encode(), NO_OPTIONS, NOW)
+    assert wire(plain)["custom"] == {"mh": {"id": plain.jid, "deliveries": 0}}
+
+
+@pytest.mark.parametrize("jobtype", ["add", "resize"])
+def test_no_other_job_can_be_unique(jobtype):
+    with pytest.raises(Problem, match="only fetch jobs can be unique") as refused:
+        take(jobtype, options=query_options(b"unique_for_s=60"), allows_unknown=True)
+    assert refused.value.more["field"] == "unique_for_s"
+
+
+@pytest.mark.parametrize("jobtype", ["add", "fetch"])
+def test_the_option_of_faktory_enterprise_is_refused_with_the_one_that_there_is(jobtype):
+    line = orjson.dumps({"jobtype": jobtype, "args": {}, "unique_for": 60})
+    for problem in (query_refusal(b"unique_for=60"), line_refusal(line)):
+        assert problem.more["field"] == "unique_for"
+        assert problem.detail.endswith("only fetch jobs can be unique, by the option unique_for_s")
+
+
 def test_an_unknown_type_is_taken_if_that_is_allowed_with_its_object_as_the_only_argument():
     job = take("resize", b'{"width": 7, "tags": ["x", null]}', allows_unknown=True)
     assert job["args"] == [{"width": 7, "tags": ["x", None]}]
@@ -255,6 +286,10 @@ def test_the_farthest_time_is_ten_years_ahead():
         (b"in=soon", "in"),
         (b"in=1e400", "in"),
         (b"in=%d" % (MAX_DELAY_S + 1), "in"),
+        (b"unique_for_s=0", "unique_for_s"),
+        (b"unique_for_s=315360001", "unique_for_s"),
+        (b"unique_for_s=nan", "unique_for_s"),
+        (b"unique_for_s=null", "unique_for_s"),
         (b"colour=red", "colour"),
         (b"in_=1", "in_"),
         (b"jobtype=add", "jobtype"),

@@ -10,7 +10,7 @@ import pytest
 
 from manyhands.api.app import Service
 from manyhands.api.intake import Intake
-from manyhands.api.openapi import ANSWERS, ERRORS, OPTIONS
+from manyhands.api.openapi import ANSWERS, ERRORS, OPTIONS, OPTIONS_OF_FETCH
 from manyhands.api.problems import Problem
 from manyhands.shared.jobs import utc_now
 from manyhands.shared.jobtypes import JOB_TYPES
@@ -51,7 +51,8 @@ def test_every_job_type_has_a_path_with_its_own_arguments(schema):
         operation = operations(schema)[f"/jobs/{kind.name}", "post"]
         content = operation["requestBody"]["content"]["application/json"]
         assert content["schema"]["$ref"].endswith(f"/{kind.arguments.__name__}")
-        assert [parameter["name"] for parameter in operation["parameters"]] == list(OPTIONS)
+        options = OPTIONS_OF_FETCH if kind.name == "fetch" else OPTIONS
+        assert [parameter["name"] for parameter in operation["parameters"]] == list(options)
 
 
 def job_item(schema: dict[str, Any]) -> dict[str, Any]:
@@ -82,6 +83,10 @@ def test_types_without_a_model_are_described_where_they_are_allowed(schema):
         ({"jobtype": "add", "args": {"a": 1, "b": 2}, "queue": "q", "retry": 0, "in": 1.5}, True),
         ({"jobtype": "add", "args": {"a": 1, "b": 2}, "at": None, "in": 5}, True),
         ({"jobtype": "fetch", "args": {"url": "https://example.com/"}}, True),
+        ({"jobtype": "fetch", "args": {"url": "http://a.example/"}, "unique_for_s": 1.5}, True),
+        ({"jobtype": "fetch", "args": {"url": "http://a.example/"}, "unique_for_s": None}, True),
+        ({"jobtype": "fetch", "args": {"url": "http://a.example/"}, "unique_for_s": 0.5}, False),
+        ({"jobtype": "add", "args": {"a": 1, "b": 2}, "unique_for_s": 60}, False),
         ({"jobtype": "add", "args": {"a": 1}}, False),
         ({"jobtype": "add", "args": {"url": "https://example.com/"}}, False),
         ({"jobtype": "sub", "args": {"a": 1, "b": 2}}, False),

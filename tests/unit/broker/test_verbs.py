@@ -273,6 +273,13 @@ async def test_info_of_very_many_queues_is_made_once_a_second(broker, monkeypatc
     assert broker.verbs.state()["faktory"]["total_enqueued"] == 3
 
 
+async def test_info_names_the_queues_that_are_paused(broker):
+    await call(broker, push("job-0001", queue="a"), push("job-0002", queue="b"), b"QUEUE PAUSE b")
+    assert broker.verbs.state()["faktory"]["paused"] == ["b"]
+    await call(broker, b"QUEUE RESUME *")
+    assert broker.verbs.state()["faktory"]["paused"] == []
+
+
 # Bounds
 
 

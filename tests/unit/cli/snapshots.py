@@ -50,7 +50,7 @@ def error(reason: str, count: int = 1) -> dict[str, Any]:
 
 
 def queue(name: str, size: int, latency_s: float = 0.0) -> dict[str, Any]:
-    return {"name": name, "size": size, "latency_s": latency_s}
+    return {"name": name, "size": size, "latency_s": latency_s, "paused": False}
 
 
 def snapshot(

@@ -68,7 +68,23 @@ def test_the_queues_of_all_shards_are_one():
         queue("default", 0),
         queue("v1.2.x", 1),
     ]
-    assert queue_groups(queues) == [("crawl.*", 5, 1.5), ("default", 0, 0.0), ("v1.2.x", 1, 0.0)]
+    assert queue_groups(queues) == [
+        ("crawl.*", 5, 1.5, ""),
+        ("default", 0, 0.0, ""),
+        ("v1.2.x", 1, 0.0, ""),
+    ]
+
+
+def test_they_are_paused_in_all_or_in_part_if_the_server_tells():
+    crawl = [queue("crawl.01", 2), queue("crawl.02", 3)]
+    for paused, said in (
+        ((True, True), "paused"),
+        ((False, True), "partly paused"),
+        ((False, False), ""),
+        ((None, None), ""),
+    ):
+        told = [{**one, "paused": is_so} for one, is_so in zip(crawl, paused, strict=True)]
+        assert [group.paused for group in queue_groups(told)] == [said]
 
 
 def test_a_site_that_forbids_everything_is_named_as_such():

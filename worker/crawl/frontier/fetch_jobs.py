@@ -12,11 +12,17 @@ from contextlib import suppress
 from functools import partial
 
 from manyhands.shared.crawl.canonical import origin_of
-from manyhands.shared.crawl.fetch_jobs import FetchJob, cause_of
-from manyhands.shared.crawl.messages import NO_CRAWL
+from manyhands.shared.crawl.fetch_jobs import FetchJob, cause_of, url_key
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import EndedJob, LeaseLost, NewUrl, Settled
+from manyhands.shared.crawl.store.model import (
+    EndedJob,
+    LeaseLost,
+    NewJob,
+    NewUrl,
+    Settled,
+    Unique,
+)
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.jobs import Job
@@ -36,8 +42,9 @@ FORGOTTEN_AT_ONCE = 1_000
 
 class FetchJobs:
     """State: the shards in which jobs may have ended without a page, since the last look and before
-    that, and how many jobs came by queues of other numbers of shards. `owned` are the owner's open
-    shards; `told_new` is called with what was admitted."""
+    that; and since then, how many jobs came by queues of other numbers of shards, and how many were
+    the same as earlier ones. `owned` are the owner's open shards; `told_new` is called with what
+    was admitted to be fetched."""
 
     def __init__(
         self,
@@ -57,12 +64,13 @@ class FetchJobs:
         self._kept_s = kept_s
         self._ended: set[int] = set()
         self._due: set[int] = set()
-        self._moved = 0
+        self._moved = self._same = 0
         self._log = get_logger("crawl")
 
     async def admit(self, shard: int, url: Url, job: FetchJob) -> None:
-        """Return when the store has it; one that it has seen already is left as it is. Raises
-        LeaseLost when the shard is not owned here."""
+        """Return when the store has it; one that it has seen already is left as it is, and one that
+        is the same as an earlier one is not fetched. Raises LeaseLost when the shard is not owned
+        here."""
         new = NewUrl(
             key=job.key,
             url=url.text,
@@ -72,8 +80,13 @@ class FetchJobs:
             redirects=job.hop,
             job=job.to_text(),
         )
-        await self._store.change_with(shard, _admit, new)
-        self._told_new(shard, [new])
+        unique = None
+        if job.unique_for_s:
+            unique = Unique(url_key(url.text), job.id, job.turn, job.unique_for_s)
+        if await self._store.change_with(shard, _admit, NewJob(new, unique)):
+            self._same += 1
+        else:
+            self._told_new(shard, [new])
 
     def moved_one(self) -> None:
         """To the queue of its shard."""
@@ -92,12 +105,7 @@ class FetchJobs:
         while True:
             await asyncio.sleep(TELL_S)
             due, self._due, self._ended = self._due, self._ended, set()
-            if self._moved:
-                self._log.info(
-                    "fetch jobs were not in the queues of their shards, and go there",
-                    jobs=self._moved,
-                )
-                self._moved = 0
+            self._log_counts()
             for number in due:
                 try:
                     await self._tell(number)
@@ -121,6 +129,15 @@ class FetchJobs:
                 while await self._store.change(number, partial(_forget, before=before)):
                     pass
 
+    def _log_counts(self) -> None:
+        for jobs, what in (
+            (self._moved, "fetch jobs were not in the queues of their shards, and go there"),
+            (self._same, "fetch jobs are the same as earlier ones, and are not fetched"),
+        ):
+            if jobs:
+                self._log.info(what, jobs=jobs)
+        self._moved = self._same = 0
+
     async def _tell(self, number: int) -> None:
         ended = await self._store.change(number, _untold)
         if not ended:
@@ -143,9 +160,10 @@ class FetchJobs:
         ]
 
 
-def _admit(store: ShardStore, urls: list[NewUrl]) -> list[None]:
-    store.admit(NO_CRAWL, urls, clock.now())
-    return [None] * len(urls)
+def _admit(store: ShardStore, jobs: list[NewJob]) -> list[bool]:
+    """Which of them are the same as earlier ones."""
+    same = store.admit_jobs(jobs, clock.now())
+    return [place in same for place in range(len(jobs))]
 
 
 def _untold(store: ShardStore) -> list[EndedJob]:
@@ -154,4 +172,6 @@ def _untold(store: ShardStore) -> list[EndedJob]:
 
 def _forget(store: ShardStore, before: float) -> bool:
     """Whether there may be more."""
-    return store.forget_jobs(before, FORGOTTEN_AT_ONCE) == FORGOTTEN_AT_ONCE
+    jobs = store.forget_jobs(before, FORGOTTEN_AT_ONCE)
+    firsts = store.forget_first_jobs(clock.now(), FORGOTTEN_AT_ONCE)
+    return FORGOTTEN_AT_ONCE in (jobs, firsts)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.errors import Undone
-from manyhands.shared.crawl.store.model import LastOwner, NewUrl, StoredDomain
+from manyhands.shared.crawl.store.model import FirstJob, LastOwner, NewUrl, StoredDomain
 from manyhands.shared.crawl.store.postgres.arrays import numbers, texts, uuids
 from manyhands.shared.crawl.store.postgres.database import CommitInDoubt
 from manyhands.shared.crawl.store.postgres.fence import Fence
@@ -116,6 +116,20 @@ _TOLD = "UPDATE @urls SET job = NULL WHERE id = ANY(%s::bigint[])"
 _ENDED_JOBS = (
     f"SELECT id, origin, state, uuid_send(key) FROM @urls WHERE {IS_FORGETTABLE}"
     " AND updated_at < %s ORDER BY updated_at LIMIT %s"
+)
+_FIRST_JOBS = (
+    "SELECT url_key, domain, job, turn, admitted_at, until FROM @first_jobs"
+    " WHERE url_key = ANY(%s::text[])"
+)
+_KEEP_FIRST_JOBS = (
+    "INSERT INTO @first_jobs (url_key, domain, job, turn, admitted_at, until)"
+    " SELECT * FROM unnest(%s::text[], %s::text[], %s::text[], %s::integer[], %s::float8[],"
+    " %s::float8[]) ON CONFLICT (url_key) DO UPDATE SET job = excluded.job, turn = excluded.turn,"
+    " admitted_at = excluded.admitted_at, until = excluded.until"
+)
+_FORGET_FIRST_JOBS = (
+    "DELETE FROM @first_jobs WHERE url_key IN"
+    " (SELECT url_key FROM @first_jobs WHERE until <= %s LIMIT %s) RETURNING 1"
 )
 _HOLD_BACK = (
     "UPDATE @domains SET next_at = greatest(next_at, %s + delay_s)"
@@ -327,6 +341,22 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
             "DELETE FROM @seen WHERE crawl = 0 AND key = ANY(%s::uuid[])",
             (uuids(row[3] for row in rows),),
         )
+
+    def first_jobs(self, url_keys: Sequence[str]) -> list[FirstJob]:
+        return [FirstJob(*row) for row in self._rows(_FIRST_JOBS, (texts(url_keys),))]
+
+    def keep_first_jobs(self, firsts: Sequence[FirstJob]) -> None:
+        url_keys, domains, jobs, turns, admitted, until = zip(*firsts, strict=True)
+        self._send(
+            _KEEP_FIRST_JOBS,
+            (
+                *(texts(url_keys), texts(domains), texts(jobs)),
+                *(numbers(turns), numbers(admitted), numbers(until)),
+            ),
+        )
+
+    def forget_first_jobs(self, now: float, limit: int) -> int:
+        return len(self._changed(_FORGET_FIRST_JOBS, (now, limit)))
 
 
 def _waiting(rows: Sequence[tuple[object, ...]]) -> list[WaitingRow]:

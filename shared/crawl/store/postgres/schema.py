@@ -158,7 +158,14 @@ _SHARD_JOBS = (
     f"CREATE INDEX @@urls_untold ON @urls (id) WHERE {IS_UNTOLD}",
     f"CREATE INDEX @@urls_ended_jobs ON @urls (updated_at) WHERE {IS_ENDED_JOB}",
 )
-SHARD = (_SHARD_FIRST, _SHARD_JOBS)
+# Of unique fetch jobs: the last one of each URL that is fetched.
+_SHARD_FIRST_JOBS = (
+    "CREATE TABLE @first_jobs ("
+    " url_key text PRIMARY KEY, domain text NOT NULL, job text NOT NULL, turn integer NOT NULL,"
+    " admitted_at double precision NOT NULL, until double precision NOT NULL)",
+    "CREATE INDEX @@first_jobs_by_end ON @first_jobs (until)",
+)
+SHARD = (_SHARD_FIRST, _SHARD_JOBS, _SHARD_FIRST_JOBS)
 
 
 @dataclass(frozen=True, slots=True)

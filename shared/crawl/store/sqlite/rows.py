@@ -8,6 +8,7 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.admission import MOST_AT_ONCE
 from manyhands.shared.crawl.store.model import (
     KEY_BYTES,
+    FirstJob,
     LastOwner,
     LeaseLost,
     NewUrl,
@@ -132,6 +133,18 @@ _ENDED_JOBS = (
 _FORGET_SEEN = (
     "DELETE FROM seen WHERE crawl = 0 AND key IN"
     f" (SELECT substr(?2, value * {KEY_BYTES} + 1, {KEY_BYTES}) FROM json_each(?1))"
+)
+_FIRST_JOBS = (
+    "SELECT url_key, domain, job, turn, admitted_at, until FROM json_each(?) AS wanted"
+    " CROSS JOIN first_jobs WHERE url_key = wanted.value"
+)
+_KEEP_FIRST_JOBS = (
+    "INSERT OR REPLACE INTO first_jobs (url_key, domain, job, turn, admitted_at, until)"
+    " SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5 FROM json_each(?)"
+)
+_FORGET_FIRST_JOBS = (
+    "DELETE FROM first_jobs WHERE url_key IN"
+    " (SELECT url_key FROM first_jobs WHERE until <= ? LIMIT ?)"
 )
 _IS_CLAIMED = f"crawl = ? AND state = {UrlState.CLAIMED:d} AND {IS_LISTED}"
 _DOMAINS = "SELECT id, name, next_at, delay_s FROM domains WHERE queued > 0"
@@ -324,6 +337,15 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
         )
         keys = sorted(row[3] for row in rows)
         self._database.run(_FORGET_SEEN, (_numbers(len(keys)), b"".join(keys)))
+
+    def first_jobs(self, url_keys: Sequence[str]) -> list[FirstJob]:
+        return [FirstJob(*row) for row in self._database.rows(_FIRST_JOBS, (to_json(url_keys),))]
+
+    def keep_first_jobs(self, firsts: Sequence[FirstJob]) -> None:
+        self._database.run(_KEEP_FIRST_JOBS, (to_json([tuple(one) for one in firsts]),))
+
+    def forget_first_jobs(self, now: float, limit: int) -> int:
+        return self._database.run(_FORGET_FIRST_JOBS, (now, limit))
 
     # Robots and links
 

@@ -128,6 +128,14 @@ _SHARD_JOBS = (
     f"CREATE INDEX urls_ended_jobs ON urls (updated_at) WHERE {IS_ENDED_JOB}",
 )
 
+# Of unique fetch jobs: the last one of each URL that is fetched.
+_SHARD_FIRST_JOBS = (
+    "CREATE TABLE first_jobs ("
+    " url_key TEXT PRIMARY KEY, domain TEXT NOT NULL, job TEXT NOT NULL, turn INTEGER NOT NULL,"
+    " admitted_at REAL NOT NULL, until REAL NOT NULL) WITHOUT ROWID",
+    "CREATE INDEX first_jobs_by_end ON first_jobs (until)",
+)
+
 
 @dataclass(frozen=True)
 class Schema:
@@ -158,4 +166,7 @@ _CONTROL_FILES = (
 )
 
 CONTROL = Schema(0x4D48_4354, (_CONTROL_FIRST, _CONTROL_TAG, _CONTROL_FILES))  # "MHCT"
-SHARD = Schema(0x4D48_5348, (_SHARD_FIRST, _SHARD_PUT_OFF, _SHARD_JOBS))  # "MHSH"
+SHARD = Schema(
+    0x4D48_5348,  # "MHSH"
+    (_SHARD_FIRST, _SHARD_PUT_OFF, _SHARD_JOBS, _SHARD_FIRST_JOBS),
+)

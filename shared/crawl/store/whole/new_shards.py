@@ -29,6 +29,10 @@ _ADD_ROBOTS = (
     "INSERT INTO @robots (origin, kind, fetched_at, expires_at, size, body)"
     " VALUES (%s, %s, %s, %s, %s, %s)"
 )
+_ADD_FIRST_JOB = (
+    "INSERT INTO @first_jobs (url_key, domain, job, turn, admitted_at, until)"
+    " VALUES (%s, %s, %s, %s, %s, %s)"
+)
 _ADD_SEED_NAME = "INSERT INTO @seed_names (crawl, name, domain) VALUES (%s, %s, %s)"
 _ADD_COUNTER = "INSERT INTO @counters (crawl, name, value) VALUES (%s, %s, %s)"
 _RECOUNT = (
@@ -102,6 +106,10 @@ class NewShards:
     def add_robots(self, rows: Sequence[Row]) -> None:
         """Origin, kind, fetched_at, expires_at, size, body."""
         self._add_rows(_ADD_ROBOTS, rows, lambda row: _domain_of(row[0]))
+
+    def add_first_jobs(self, rows: Sequence[Row]) -> None:
+        """URL key, domain, job, turn, admitted_at, until."""
+        self._add_rows(_ADD_FIRST_JOB, rows, lambda row: str(row[1]))
 
     def add_urls(self, rows: Sequence[Row]) -> None:
         """The domain, and then as `NewShard.add_urls`."""

@@ -33,10 +33,17 @@ _ROBOTS = (
     " WHERE origin > %s ORDER BY origin LIMIT %s"
 )
 
-# The places of times in these rows, without the id: next_at; ready_at; not_before and updated_at.
+_FIRST_JOBS = (
+    "SELECT url_key, domain, job, turn, admitted_at, until FROM @first_jobs"
+    " WHERE url_key > %s ORDER BY url_key LIMIT %s"
+)
+
+# The places of times in these rows, without the id: next_at; ready_at; not_before and updated_at;
+# admitted_at and until.
 _DOMAIN_TIMES = (1,)
 _ORIGIN_TIMES = (2,)
 _URL_TIMES = (5, 7)
+_FIRST_JOB_TIMES = (4, 5)
 
 # The tables of a shard of the old layout, open as long as they are read.
 OpenOld = Callable[[int], AbstractContextManager[OldTables]]
@@ -79,6 +86,8 @@ class OldShard:
             for rows in parts(tables, urls, (0,), ROWS_AT_ONCE):
                 new.add_urls(self._in_time([row[1:] for row in rows], _URL_TIMES))
                 yield len(rows)
+            for rows in parts(tables, _FIRST_JOBS, ("",), ROWS_AT_ONCE):
+                new.add_first_jobs(self._in_time(rows, _FIRST_JOB_TIMES))
             for rows in parts(tables, _ROBOTS, ("",), BODIES_AT_ONCE):
                 new.add_robots(rows)
             self._copy_links(tables, new)

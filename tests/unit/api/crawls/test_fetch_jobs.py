@@ -11,15 +11,25 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import JobRow, Layout
 from manyhands.shared.crawl.store.protocol import ShardReaders
 
-NOW, JID = 1000.0, "the-jid"
+NOW, JID, OTHER = 1000.0, "the-jid", "another"
 LAYOUT = Layout(1, 4, 4, 4)
 
 
 class Readers:
-    """State: what is stored, by turn and hop, and how often it was asked."""
+    """State: what is stored, by turn and hop, and of another job beside it, and how often it was
+    asked."""
 
-    def __init__(self, stored: dict[tuple[int, int], UrlState], **more: Any) -> None:
-        self._stored = {key_of(JID, *place): (place, state) for place, state in stored.items()}
+    def __init__(
+        self,
+        stored: dict[tuple[int, int], UrlState],
+        other: dict[tuple[int, int], UrlState] | None = None,
+        **more: Any,
+    ) -> None:
+        self._stored = {
+            key_of(jid, *place): (place, state)
+            for jid, of_job in ((JID, stored), (OTHER, other or {}))
+            for place, state in of_job.items()
+        }
         self._more = more
         self.asked = 0
 
@@ -58,6 +68,16 @@ def found(readers: Readers) -> Any:
 def test_its_state_has_a_name(state: UrlState, name: str) -> None:
     view = found(Readers({(0, 0): state}))
     assert (view.jid, view.state, view.status) == (JID, name, 200)
+
+
+def test_one_that_is_the_same_as_another_says_where_that_is() -> None:
+    hops = {(1, 0): UrlState.REDIRECTED, (1, 1): UrlState.DONE}
+    view = found(Readers({(0, 0): UrlState.SAME}, hops, reason=OTHER))
+    assert (view.state, view.reason) == ("same", "the same as another")
+    assert (view.same_as.jid, view.same_as.state) == (OTHER, "done")
+    assert view.same_as.url == "http://a.example/1/1"
+    gone = found(Readers({(0, 0): UrlState.SAME}, reason=OTHER))
+    assert gone.same_as.model_dump() == {"jid": OTHER, "state": "forgotten"}
 
 
 def test_a_refused_one_says_by_what() -> None:

@@ -12,6 +12,7 @@ from manyhands.shared.crawl.fetch_jobs import (
     key_of,
 )
 from manyhands.shared.crawl.states import UrlState
+from manyhands.shared.errors import InvalidJob
 from manyhands.shared.jobs import Job
 from manyhands.shared.urls import shard_queue
 
@@ -87,6 +88,26 @@ def test_attempts_are_those_of_a_server(retry, attempts, is_told):
 def test_it_waits_as_long_as_a_faktory_would():
     assert back_off_s(1, 0.0) == 15
     assert back_off_s(3, 1.0) == 2**4 + 15 + 30 * 3
+
+
+def test_it_may_say_how_long_it_is_unique_and_where_it_leads_is_not_asked_again():
+    job = FetchJob.of(sent(custom={"unique_for_s": 60}), "job-of-a-producer", URL)
+    assert job.unique_for_s == 60
+    assert FetchJob.of_text(job.to_text()).unique_for_s == 60
+    assert as_fetched(job.redirected_to(TARGET, SHARDS)).unique_for_s == 0
+    assert as_fetched(job.failed_by("http 500", SHARDS)).unique_for_s == 60
+    assert FetchJob.of(sent(), "job-of-a-producer", URL).unique_for_s == 0
+
+
+@pytest.mark.parametrize("given", [0, -1, 315_360_001, "60", None, True, [60]])
+def test_a_time_that_is_none_is_refused_with_those_that_there_are(given):
+    with pytest.raises(InvalidJob, match=r"custom\.unique_for_s of it must be 1 to 315360000 s"):
+        FetchJob.of(sent(custom={"unique_for_s": given}), "it", URL)
+
+
+def test_what_others_are_the_same_as_has_a_name_that_can_be_said():
+    with pytest.raises(InvalidJob, match="printable id"):
+        FetchJob.of(sent(custom={"unique_for_s": 60}), "a\0b", URL)
 
 
 def test_a_short_identity_gets_a_jid_that_a_server_takes():

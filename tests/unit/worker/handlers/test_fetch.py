@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import structlog
 
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import encode_job
@@ -158,3 +159,18 @@ async def test_who_archives_pages_may_want_no_records_of_them(monkeypatch):
     context = JobContext(make_delivery("parse", jid="fetch-0001.parse"), Archive())
     await parse(URL, URL, 200, "text/html", pack(b"<p>x"), False, "2026-11-16T12:00:00Z", context)
     assert context.records == []
+
+
+async def test_jobs_that_want_to_be_unique_are_fetched_and_told_of_once_and_in_all(
+    monkeypatch: pytest.MonkeyPatch, process: ProcessSetup
+) -> None:
+    monkeypatch.setattr(handler, "FETCHER", ScriptedFetcher(page()))
+    with structlog.testing.capture_logs() as lines:
+        for custom in ({"unique_for_s": 60}, {"mine": 1}, {"unique_for_s": 60}):
+            context = JobContext(make_delivery("fetch", [URL], custom=custom), None)
+            await handler.fetch(URL, context)
+            assert len(context.children) == 1
+        (first,) = lines
+        assert "FETCH_POLITE=false" in first["event"]
+        await process.resources.close()
+    assert lines[1]["jobs"] == 2

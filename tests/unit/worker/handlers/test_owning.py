@@ -113,6 +113,11 @@ async def test_what_no_other_job_could_carry_is_dead_at_once() -> None:
         await fetched(custom={"deep": deep})
 
 
+async def test_a_time_to_be_unique_that_is_none_is_dead_at_once() -> None:
+    with pytest.raises(Dead, match=r"must be 1 to 315360000 s, not 'for ever'"):
+        await fetched(custom={"unique_for_s": "for ever"})
+
+
 async def test_odd_numbers_of_other_producers_are_brought_into_range(owner: FakeOwner) -> None:
     await fetched(retry=-7, reserve_for=10**9)
     ((_, _, job),) = owner.jobs.admitted

@@ -5,9 +5,18 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
-from manyhands.shared.crawl.fetch_jobs import CAUSE, FetchJob
+import structlog
+
+from manyhands.shared.crawl.fetch_jobs import CAUSE, FetchJob, url_key
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import EndedJob, LeaseLost, NewUrl, Settled
+from manyhands.shared.crawl.store.model import (
+    EndedJob,
+    LeaseLost,
+    NewJob,
+    NewUrl,
+    Settled,
+    Unique,
+)
 from manyhands.shared.errors import ServerError
 from manyhands.shared.jobs import Job
 from manyhands.shared.urls import parse_url
@@ -31,7 +40,7 @@ class Store:
 
     def __init__(self, *untold: EndedJob) -> None:
         self.untold = list(untold)
-        self.admitted: list[NewUrl] = []
+        self.admitted: list[NewJob] = []
         self.looks = 0
         self.is_lost = False
 
@@ -41,12 +50,14 @@ class Store:
             raise LeaseLost("it is not ours")
         return call(self)
 
-    async def change_with(self, number: int, call: Callable[..., Any], item: NewUrl) -> Any:
+    async def change_with(self, number: int, call: Callable[..., Any], item: NewJob) -> Any:
         return call(self, [item])[0]
 
-    def admit(self, crawl: int, urls: Sequence[NewUrl], _now: float) -> None:
-        assert crawl == 0
-        self.admitted += urls
+    def admit_jobs(self, jobs: Sequence[NewJob], _now: float) -> set[int]:
+        """The second of those that are unique is the same as the first."""
+        earlier = any(job.unique for job in self.admitted)
+        self.admitted += jobs
+        return {place for place, job in enumerate(jobs) if job.unique and earlier}
 
     def untold_jobs(self, limit: int) -> list[EndedJob]:
         self.looks += 1
@@ -96,10 +107,29 @@ def test_a_job_is_admitted_by_its_identity_and_the_frontier_hears_of_it() -> Non
         bench = Bench(store)
         job = FetchJob("the-job", "http://EXAMPLE.com", 2, 0, 8, 300, "", {})
         await bench.jobs.admit(SHARD.number, parse_url(URL), job)
-        (new,) = store.admitted
+        ((new, unique),) = store.admitted
+        assert unique is None
         assert (new.key, new.url, new.redirects) == (job.key, URL, 2)
         assert FetchJob.of_text(new.job) == job
         assert bench.told == [(SHARD.number, [new])]
+
+    run_in_virtual_time(run())
+
+
+def test_one_that_is_the_same_as_another_is_counted_and_the_frontier_hears_nothing() -> None:
+    async def run() -> None:
+        store = Store()
+        bench = Bench(store)
+        with structlog.testing.capture_logs() as lines:
+            for name in ("a", "b", "c"):
+                job = FetchJob(name, URL, 0, 2, 8, 300, "", {"unique_for_s": 60})
+                await bench.jobs.admit(SHARD.number, parse_url(URL), job)
+            await for_a_while(bench)
+        asked = [job.unique for job in store.admitted]
+        assert asked == [Unique(url_key(URL), name, 2, 60) for name in "abc"]
+        assert len(bench.told) == 1
+        ((said, jobs),) = [(line["event"], line["jobs"]) for line in lines]
+        assert "the same as earlier ones" in said and jobs == 2
 
     run_in_virtual_time(run())
 
