@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from manyhands.shared.crawl.discovery import Source
+
 MAX_PATTERN_LENGTH = 500
 MAX_PATTERNS = 1000
 MAX_NAMES = 10_000
@@ -90,6 +92,23 @@ class PolitenessSpec(Part):
     )
 
 
+class DiscoverySpec(Part):
+    """Where URLs come from besides <a> and <area>. The scope and all limits hold for them, too."""
+
+    link_elements: bool = Field(
+        default=True, description="<link rel=next, prev or canonical>, and alternate with hreflang"
+    )
+    frames: bool = Field(default=True, description="<frame> and <iframe>")
+    refresh: bool = Field(
+        default=True, description='<meta http-equiv="refresh"> and the header Refresh'
+    )
+
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """The names of those that are on."""
+        return tuple(str(source) for source in Source if getattr(self, source))
+
+
 class CrawlSpec(Part):
     """A crawl, without its seeds."""
 
@@ -100,6 +119,7 @@ class CrawlSpec(Part):
     scope: ScopeSpec = ScopeSpec()
     limits: LimitSpec = LimitSpec()
     politeness: PolitenessSpec = PolitenessSpec()
+    discovery: DiscoverySpec = DiscoverySpec()
     seed_file: str | None = Field(
         default=None, description="name of a file in CRAWL_FILES, one URL a line"
     )
