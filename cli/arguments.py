@@ -215,6 +215,11 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         help="skip URLs that match; * matches anything (repeatable)",
     )
     crawl.add_argument(
+        "--skip-files",
+        action="store_true",
+        help="do not ask for URLs that are named like a file (.pdf, .jpg)",
+    )
+    crawl.add_argument(
         "--without",
         action="append",
         choices=[str(source) for source in Source],

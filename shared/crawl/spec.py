@@ -44,6 +44,11 @@ class ScopeSpec(Part):
     )
     exclude: tuple[str, ...] = Field(default=(), max_length=MAX_PATTERNS)
     max_depth: int = Field(default=DEFAULT_DEPTH, ge=0, le=1000, description="links from a seed")
+    skips_files: bool = Field(
+        default=False,
+        description="leave out URLs that are named like a file (.pdf, .jpg) without a request; "
+        "else they are asked for, and only a page is read beyond its headers",
+    )
 
     @field_validator("include", "exclude")
     @classmethod

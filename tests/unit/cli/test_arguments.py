@@ -69,6 +69,11 @@ def test_a_crawl_is_asked_for_as_it_was_typed():
     }
 
 
+def test_files_are_asked_for_unless_they_are_to_be_skipped():
+    request = crawl_request(parsed("crawl", URL, "--email", "me@example.org", "--skip-files"))
+    assert request["scope"]["skips_files"] is True
+
+
 def test_sources_that_are_left_out_are_named_in_the_request():
     words = ("--without", "frames", "--without", "refresh")
     request = crawl_request(parsed("crawl", URL, "--email", "me@example.org", *words))
