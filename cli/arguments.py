@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from manyhands.cli.api_client import DEFAULT_URL
+from manyhands.shared.crawl.discovery import Source
 from manyhands.shared.crawl.spec import PolitenessSpec, ScopeSpec
 
 DATA_DIRECTORY = Path("manyhands-data")
@@ -212,6 +213,19 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATTERN",
         help="skip URLs that match; * matches anything (repeatable)",
+    )
+    crawl.add_argument(
+        "--skip-files",
+        action="store_true",
+        help="do not ask for URLs that are named like a file (.pdf, .jpg)",
+    )
+    crawl.add_argument(
+        "--without",
+        action="append",
+        choices=[str(source) for source in Source],
+        default=[],
+        metavar="SOURCE",
+        help="take no URLs from there: " + ", ".join(Source) + " (repeatable)",
     )
     crawl.add_argument(
         "--output",

@@ -57,6 +57,10 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
         "limits": {"pages": arguments.max_pages},
         "politeness": {"delay_s": arguments.delay},
     }
+    if arguments.skip_files:
+        request["scope"]["skips_files"] = True
+    if arguments.without:
+        request["discovery"] = dict.fromkeys(arguments.without, False)
     try:
         CrawlSpec(**request)
     except ValidationError as error:

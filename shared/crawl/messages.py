@@ -43,9 +43,10 @@ class Message(BaseModel):
 
 class FetchedPage(NamedTuple):
     """A page of a crawl, or of NO_CRAWL. `visit` identifies this fetch and its record; `key` is
-    hexadecimal; `robots_tag` is the answer's X-Robots-Tag header; `body` is packed by
+    hexadecimal; `robots_tag` and `refresh` are headers of the answer; `body` is packed by
     worker.pages.bodies. `cuts` lists what was cut, and `is_truncated` says whether anything was,
-    by us or before."""
+    by us or before. `follows` are the sources of URLs besides links, names of
+    shared.crawl.discovery."""
 
     visit: str
     crawl: int
@@ -60,6 +61,8 @@ class FetchedPage(NamedTuple):
     fetched_at: str
     body: str
     cuts: tuple[str, ...] = ()
+    follows: tuple[str, ...] = ()
+    refresh: str = ""
 
 
 class PagesMessage(Message):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from manyhands.shared.crawl.exclusions import Exclusions, name_above
 from manyhands.shared.crawl.globs import Glob, Globs
 from manyhands.shared.crawl.spec import ScopeSpec
-from manyhands.shared.crawl.traps import trap_of
+from manyhands.shared.crawl.traps import is_named_like_a_file, trap_of
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import HOSTS_REMEMBERED, Url, parse_host, registrable_domain
 
@@ -29,6 +29,7 @@ IN = Verdict(True, "", "")
 TOO_DEEP = Verdict(False, "depth", "")
 OUTSIDE = Verdict(False, "scope", "")
 OTHER_PATTERN = Verdict(False, "pattern", "")
+A_FILE = Verdict(False, "trap: binary suffix", "")
 
 
 class Scope:
@@ -40,6 +41,7 @@ class Scope:
         # No link is followed: everything but the seeds and their redirects is out.
         self._max_depth = 0 if spec.within == "seeds" else spec.max_depth
         self._too_deep = OUTSIDE if spec.within == "seeds" else TOO_DEEP
+        self._skips_files = spec.skips_files
         self._hosts = _names("hosts", spec.hosts)
         self._domains = _names("domains", spec.domains)
         self._include = _globs("include", spec.include)
@@ -78,6 +80,8 @@ class Scope:
         trap = trap_of(url)
         if trap is not None:
             return Verdict(False, f"trap: {trap}", "")
+        if self._skips_files and is_named_like_a_file(url):
+            return A_FILE
         if self._excluded is not None:
             rule = self._excluded.match(url)
             if rule is not None:

@@ -5,6 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from manyhands.shared.crawl.discovery import Source
+
 MAX_PATTERN_LENGTH = 500
 MAX_PATTERNS = 1000
 MAX_NAMES = 10_000
@@ -42,6 +44,11 @@ class ScopeSpec(Part):
     )
     exclude: tuple[str, ...] = Field(default=(), max_length=MAX_PATTERNS)
     max_depth: int = Field(default=DEFAULT_DEPTH, ge=0, le=1000, description="links from a seed")
+    skips_files: bool = Field(
+        default=False,
+        description="leave out URLs that are named like a file (.pdf, .jpg) without a request; "
+        "else they are asked for, and only a page is read beyond its headers",
+    )
 
     @field_validator("include", "exclude")
     @classmethod
@@ -90,6 +97,23 @@ class PolitenessSpec(Part):
     )
 
 
+class DiscoverySpec(Part):
+    """Where URLs come from besides <a> and <area>. The scope and all limits hold for them, too."""
+
+    link_elements: bool = Field(
+        default=True, description="<link rel=next, prev or canonical>, and alternate with hreflang"
+    )
+    frames: bool = Field(default=True, description="<frame> and <iframe>")
+    refresh: bool = Field(
+        default=True, description='<meta http-equiv="refresh"> and the header Refresh'
+    )
+
+    @property
+    def follows(self) -> tuple[str, ...]:
+        """The names of those that are on."""
+        return tuple(str(source) for source in Source if getattr(self, source))
+
+
 class CrawlSpec(Part):
     """A crawl, without its seeds."""
 
@@ -100,6 +124,7 @@ class CrawlSpec(Part):
     scope: ScopeSpec = ScopeSpec()
     limits: LimitSpec = LimitSpec()
     politeness: PolitenessSpec = PolitenessSpec()
+    discovery: DiscoverySpec = DiscoverySpec()
     seed_file: str | None = Field(
         default=None, description="name of a file in CRAWL_FILES, one URL a line"
     )

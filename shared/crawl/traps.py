@@ -1,5 +1,5 @@
-"""URLs that are not worth a request whatever their host is: endless trees, and files that are no
-pages. Pure.
+"""URLs that are not worth a request whatever their host is: endless trees, and, if a crawl wants so,
+files that are no pages. Pure.
 
 Calendars and the like, whose URLs look like any other, are bounded by depth and by the limit on
 pages per host.
@@ -66,9 +66,13 @@ def trap_of(url: Url) -> str | None:
         return "repeated segment"
     if query and query.count("&") >= MAX_PARAMETERS:
         return "many parameters"
-    if "." in parts[-1] and parts[-1].rpartition(".")[2].lower() in BINARY_SUFFIXES:
-        return "binary suffix"
     return None
+
+
+def is_named_like_a_file(url: Url) -> bool:
+    """By its suffix alone: it may be a page about a picture, too."""
+    _, dot, suffix = url.text.partition("?")[0].rpartition("/")[2].rpartition(".")
+    return dot != "" and suffix.lower() in BINARY_SUFFIXES
 
 
 def _trap_of_size(parts: list[str]) -> str | None:

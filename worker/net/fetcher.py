@@ -39,7 +39,7 @@ class Phases:
 
 @dataclass(slots=True)
 class Answer:
-    """One answer, whatever its status. `url` was requested, `location` is the Location header as
+    """One answer, whatever its status. `url` was requested, `location` and `refresh` are headers as
     sent. `wire_bytes` counts the body before decompression. `request` and `head` are the bytes sent
     and those received before the body, for archives. `hold` is its share of the process's byte
     budget while the answer lives. `is_damaged`: truncated because the rest cannot be
@@ -60,6 +60,7 @@ class Answer:
     head: bytes = b""
     hold: Hold | None = None
     is_damaged: bool = False
+    refresh: str = ""
 
     @property
     def cut(self) -> Cut | None:

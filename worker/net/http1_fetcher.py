@@ -261,4 +261,5 @@ def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases, hold: 
         head=exchange.head,
         hold=hold,
         is_damaged=exchange.body.is_damaged,
+        refresh=exchange.text(b"refresh"),
     )

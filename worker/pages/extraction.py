@@ -1,9 +1,12 @@
 """Makes a record and the links to follow from a fetched page of a crawl, in one function that can
 run wherever the page is. Pure."""
 
+from collections.abc import Collection
+from itertools import chain
 from typing import NamedTuple
 
 from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.discovery import NO_SOURCES
 from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import parse_url
@@ -30,7 +33,14 @@ class ExtractedPage(NamedTuple):
 def extract(page: FetchedPage) -> ExtractedPage:
     """Raises nothing: a crawl counts its pages, and needs a result for each."""
     try:
-        said = read(page.body, page.content_type, page.url, MAX_CRAWLED_LINKS)
+        said = read(
+            page.body,
+            page.content_type,
+            page.url,
+            MAX_CRAWLED_LINKS,
+            follows=page.follows,
+            refresh=page.refresh,
+        )
     except (BadBody, InvalidUrl) as error:
         problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
         return ExtractedPage(None, [], problem, page.cuts)
@@ -42,13 +52,21 @@ def extract(page: FetchedPage) -> ExtractedPage:
     return ExtractedPage(_record(page, said, header), links, "", cuts)
 
 
-def read(body: str, content_type: str, url: str, max_links: int) -> Extract:
+def read(
+    body: str,
+    content_type: str,
+    url: str,
+    max_links: int,
+    *,
+    follows: Collection[str] = NO_SOURCES,
+    refresh: str = "",
+) -> Extract:
     """What a page with a packed body says. Raises BadBody or InvalidUrl."""
     page_url = parse_url(url)
     unpacked = unpack(body)
-    if not unpacked:
+    if not (unpacked or refresh):
         return Extract(None, [])
-    return html.extract(unpacked, content_type, page_url, max_links)
+    return html.extract(unpacked, content_type, page_url, max_links, follows, refresh)
 
 
 def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageRecord:
@@ -85,7 +103,7 @@ def _to_follow(
         left_out |= said.nofollow
     links: list[str] = []
     length = 0
-    for link in said.links:
+    for link in chain(said.links, said.further) if said.further else said.links:
         length += len(link)
         if length > MAX_LINKS_LENGTH:
             return links, True

@@ -1,18 +1,22 @@
 """A page's text → title, language, links, and its directives for robots. Pure."""
 
 import re
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import compress
+from typing import NamedTuple
 
 from resiliparse.parse.html import DOMNode, HTMLTree
 from resiliparse.parse.lang import detect_fast
 
 from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.discovery import NO_SOURCES, Source
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import Links, Url, resolve_reference
 from manyhands.worker.crawl.politeness.robots import PRODUCT_TOKEN
 from manyhands.worker.pages.charset import decode
+from manyhands.worker.pages.further_links import MAX_ELEMENTS, MAX_REFRESHES, references
 from manyhands.worker.pages.html_guard import tamed
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 
@@ -33,18 +37,25 @@ HTML_TYPES = frozenset({"", "text/html", "application/xhtml+xml"})
 
 _LANGUAGE = re.compile("([A-Za-z]{2,3})(?:[-_].*)?")
 _ROBOTS_NAMES = frozenset({"robots", PRODUCT_TOKEN.lower()})
+# One walk for all of them, by attribute: a walk by element names takes a quarter of the parse's
+# time, this one half of that.
+_READ = "[href], meta"
+_READ_WITH_FRAMES = f"{_READ}, iframe, frame"
+_FURTHER = frozenset({"link", "iframe", "frame"})
 _NO_DIRECTIVES = RobotsDirectives(nofollow=False, noindex=False)
 
 
 @dataclass(slots=True, frozen=True)
 class Extract:
     """What a page says. `links` are canonical URLs in order, each once; `nofollow` are those that
-    every link to them marks as not to be followed. `language` is a code of two or three letters.
-    `cuts` says why the page may hold more than this."""
+    every link to them marks as not to be followed. `further` are those of other sources than links
+    that people click. `language` is a code of two or three letters. `cuts` says why the page may
+    hold more than this."""
 
     title: str | None
     links: list[str]
     nofollow: frozenset[str] = frozenset()
+    further: tuple[str, ...] = ()
     language: str | None = None
     robots: RobotsDirectives = _NO_DIRECTIVES
     cuts: tuple[Cut, ...] = ()
@@ -55,17 +66,34 @@ def is_html(content_type: str) -> bool:
     return content_type.partition(";")[0].strip().lower() in HTML_TYPES
 
 
-def extract(body: bytes, content_type: str, page_url: Url, max_links: int = MAX_LINKS) -> Extract:
+def extract(
+    body: bytes,
+    content_type: str,
+    page_url: Url,
+    max_links: int = MAX_LINKS,
+    follows: Collection[str] = NO_SOURCES,
+    refresh: str = "",
+) -> Extract:
+    """`follows` are names of sources, `refresh` is the header."""
     text, is_cut = tamed(decode(body, content_type))
     tree = HTMLTree.parse(text)
-    anchors, bases, metas = _nodes(tree)
-    links, nofollow, has_more = _links(anchors, _base(bases, page_url), max_links)
+    nodes = _nodes(tree, has_further=bool(follows), has_frames=Source.FRAMES in follows)
+    base = _base(nodes.bases, page_url)
+    links, nofollow, has_more = _links(nodes.anchors, base, max_links)
+    robots, refreshes = _said_in(nodes.metas)
+    further: tuple[str, ...] = ()
+    if nodes.further or refreshes or refresh:
+        refreshes = [refresh, *refreshes[:MAX_REFRESHES]]
+        found = references(nodes.further[:MAX_ELEMENTS], refreshes, follows)
+        further = _further(found, base)
+        has_more = has_more or len(nodes.further) > MAX_ELEMENTS
     return Extract(
         title=" ".join(tree.title.split())[:MAX_TITLE_LENGTH] or None,
         links=links,
         nofollow=nofollow,
+        further=further,
         language=_language(tree),
-        robots=_robots(metas),
+        robots=robots,
         cuts=_cuts(is_nested=is_cut, has_more_links=has_more) if is_cut or has_more else (),
     )
 
@@ -75,14 +103,20 @@ def _cuts(*, is_nested: bool, has_more_links: bool) -> tuple[Cut, ...]:
     return tuple(cut for cut, is_so in said if is_so)
 
 
-def _nodes(tree: HTMLTree) -> tuple[list[DOMNode], list[DOMNode], list[DOMNode]]:
-    """Links, bases and metas anywhere in the page: misplaced ones are honoured, as in browsers."""
-    anchors: list[DOMNode] = []
-    bases: list[DOMNode] = []
-    metas: list[DOMNode] = []
-    # One walk for all, by attribute: a walk by element names takes a quarter of the parse's time,
-    # this one half of that.
-    for node in tree.document.query_selector_all("[href], meta"):
+class _Nodes(NamedTuple):
+    """`further` are <link>, <iframe> and <frame>."""
+
+    anchors: list[DOMNode]
+    bases: list[DOMNode]
+    metas: list[DOMNode]
+    further: list[DOMNode]
+
+
+def _nodes(tree: HTMLTree, *, has_further: bool, has_frames: bool) -> _Nodes:
+    """Anywhere in the page: misplaced ones are honoured, as in browsers."""
+    nodes = _Nodes([], [], [], [])
+    anchors, bases, metas, further = nodes
+    for node in tree.document.query_selector_all(_READ_WITH_FRAMES if has_frames else _READ):
         tag = node.tag
         if tag == "a" or tag == "area":
             # One more says that there are more.
@@ -92,7 +126,9 @@ def _nodes(tree: HTMLTree) -> tuple[list[DOMNode], list[DOMNode], list[DOMNode]]
             metas.append(node)
         elif tag == "base":
             bases.append(node)
-    return anchors, bases, metas
+        elif has_further and tag in _FURTHER and len(further) <= MAX_ELEMENTS:
+            further.append(node)
+    return nodes
 
 
 def _base(bases: list[DOMNode], page_url: Url) -> Url:
@@ -133,14 +169,27 @@ def _links(
     return list(found), frozenset(compress(found, found.values())), has_more
 
 
-def _robots(metas: list[DOMNode]) -> RobotsDirectives:
-    asked = []
+def _further(found: Iterable[str], base: Url) -> tuple[str, ...]:
+    """Each once."""
+    links: dict[str, None] = {}
+    for reference in found:
+        with suppress(InvalidUrl):
+            links[resolve_reference(base, reference).text] = None
+    return tuple(links)
+
+
+def _said_in(metas: list[DOMNode]) -> tuple[RobotsDirectives, list[str]]:
+    """Directives for robots, and where the page sends its readers on."""
+    asked: list[str] = []
+    refreshes: list[str] = []
     for node in metas:
         name = (node.getattr("name") or "").strip().lower()
         if name in _ROBOTS_NAMES:
             content = node.getattr("content") or ""
             asked.append(f"{name}: {content[:MAX_DIRECTIVES_LENGTH]}")
-    return directives(", ".join(asked)) if asked else _NO_DIRECTIVES
+        elif not name and (node.getattr("http-equiv") or "").strip().lower() == "refresh":
+            refreshes.append(node.getattr("content") or "")
+    return directives(", ".join(asked)) if asked else _NO_DIRECTIVES, refreshes
 
 
 def _language(tree: HTMLTree) -> str | None:

@@ -112,7 +112,8 @@ _WITH_ATTRIBUTES = re.compile(
     re.IGNORECASE,
 )
 # End tags; start tags that belong in a table, or may stand in one without a cell; and those that
-# are ignored when they come again. None of them has a link. Both cases of each letter are written
+# are ignored when they come again. None of them has a link, but for the frames of a page that has
+# nothing else. Both cases of each letter are written
 # out, because ignoring case is slower.
 _IGNORED_NAMES = "|".join(
     "".join(f"[{letter}{letter.upper()}]" if letter.isalpha() else letter for letter in name)
@@ -154,8 +155,8 @@ _DRAWING = re.compile("<(?:svg|math)(?=[\\s/>])", re.IGNORECASE)
 # What is read of a page, what says where links are none, and text; all else is matched and left
 # out. A < of what is kept has its name behind it, so that no other tag comes about.
 _READ = (
-    *("a", "area", "base", "meta", "html", "head", "body", "title", "script", "style", "textarea"),
-    *("iframe", "noembed", "noframes", "xmp", "plaintext"),
+    *("a", "area", "base", "link", "meta", "html", "head", "body", "title", "script", "style"),
+    *("textarea", "iframe", "noembed", "noframes", "xmp", "plaintext"),
 )
 _KEPT_FLAT = re.compile(
     rf"(</?(?:{'|'.join(_READ)})(?=[\s/>])[^<>]*+|<!--|[^<]++)|<[^<>]*+>?", re.IGNORECASE

@@ -69,6 +69,17 @@ def test_a_crawl_is_asked_for_as_it_was_typed():
     }
 
 
+def test_files_are_asked_for_unless_they_are_to_be_skipped():
+    request = crawl_request(parsed("crawl", URL, "--email", "me@example.org", "--skip-files"))
+    assert request["scope"]["skips_files"] is True
+
+
+def test_sources_that_are_left_out_are_named_in_the_request():
+    words = ("--without", "frames", "--without", "refresh")
+    request = crawl_request(parsed("crawl", URL, "--email", "me@example.org", *words))
+    assert request["discovery"] == {"frames": False, "refresh": False}
+
+
 @pytest.mark.parametrize("within", WITHIN)
 def test_every_choice_of_scope_is_one_that_the_api_knows(within):
     request = crawl_request(parsed("crawl", URL, "--email", "me@example.org", "--within", within))

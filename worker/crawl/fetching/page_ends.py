@@ -147,6 +147,8 @@ class PageEnds:
             fetched_at=rfc3339(utc_now()),
             body=body,
             cuts=() if cut is None else (cut,),
+            follows=crawl.spec.discovery.follows,
+            refresh=answer.refresh,
         )
 
 

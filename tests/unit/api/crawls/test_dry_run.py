@@ -68,6 +68,7 @@ def test_each_rule_has_its_reason():
             "https://bad.example.com/",
             "https://blocked.example.net/",
             within="anywhere",
+            skips_files=True,
             exclude=["*/private/*"],
             exclusions=("example.com",),
             blocked=("example.net",),

@@ -71,9 +71,14 @@ def test_patterns_narrow_the_scope(url, is_in):
 
 
 def test_traps_and_exclusions_say_which():
-    assert judge("http://a.example/x.zip").reason == "trap: binary suffix"
+    assert judge("http://a.example/a/a/a").reason == "trap: repeated segment"
+    assert judge("http://a.example/x.zip", skips_files=True).reason == "trap: binary suffix"
     assert judge("http://a.example/", exclusions="a.example").reason == "excluded: a.example"
     assert judge("http://a.example/x/", exclusions="*/x/*").reason == "excluded: */x/*"
+
+
+def test_files_are_in_unless_the_crawl_skips_them():
+    assert judge("http://a.example/x.zip").is_in
 
 
 def test_an_exclusion_outweighs_a_list():

@@ -9,6 +9,7 @@ from manyhands.shared.crawl.traps import (
     MAX_PARAMETERS,
     MAX_PATH_LENGTH,
     MAX_SEGMENTS,
+    is_named_like_a_file,
     trap_of,
 )
 from manyhands.shared.errors import InvalidUrl
@@ -39,6 +40,7 @@ def numbers(count: int, joint: str) -> str:
         "/zip",
         "/a//b/",
         "/x.tar.gz.html",
+        "/a.zip",
     ],
 )
 def test_ordinary_urls_are_no_traps(rest):
@@ -56,18 +58,32 @@ def test_ordinary_urls_are_no_traps(rest):
         ("/a/x/a/y/a/z", "repeated segment"),
         ("/a////b", "repeated segment"),
         ("/?" + numbers(MAX_PARAMETERS + 1, "&"), "many parameters"),
-        ("/a.zip", "binary suffix"),
-        ("/a.JPG?size=2", "binary suffix"),
-        ("/x.tar.gz", "binary suffix"),
-        ("/.pdf", "binary suffix"),
     ],
 )
 def test_traps_are_called_by_their_kind(rest, trap):
     assert trap_of(parse_url(HOST + rest)) == trap
 
 
+@pytest.mark.parametrize(
+    ("rest", "is_file"),
+    [
+        ("/a.zip", True),
+        ("/a.JPG?size=2", True),
+        ("/x.tar.gz", True),
+        ("/.pdf", True),
+        ("/pdf", False),
+        ("/archive.zip/", False),
+        ("/a?file=x.zip", False),
+        ("/x.tar.gz.html", False),
+        ("/wiki/Node.js", False),
+    ],
+)
+def test_what_is_named_like_a_file(rest, is_file):
+    assert is_named_like_a_file(parse_url(HOST + rest)) is is_file
+
+
 def test_the_host_is_no_part_of_the_path():
-    assert trap_of(parse_url("http://cdn.zip/")) is None
+    assert not is_named_like_a_file(parse_url("http://cdn.zip/"))
     assert trap_of(parse_url("http://a/a/a")) is None
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from manyhands.shared.crawl.exclusions import Exclusions
+from manyhands.shared.crawl.messages import FetchedPage
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
@@ -87,7 +88,7 @@ class Outside:
 
     def __init__(self) -> None:
         self.order: list[str] = []
-        self.pages: list[Any] = []
+        self.pages: list[FetchedPage] = []
         self.captures: list[Capture] = []
         self.asked = asyncio.Event()
         self.answers = asyncio.Event()
@@ -102,7 +103,7 @@ class Outside:
         if self.push_error is not None:
             raise self.push_error
         self.order.append("broker")
-        self.pages += [page for job in jobs for page in job.args[1]]
+        self.pages += [FetchedPage(*page) for job in jobs for page in job.args[1]]
 
     def takes(self, kind: type) -> bool:
         return self.has_archive and kind is Capture

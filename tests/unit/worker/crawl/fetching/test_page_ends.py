@@ -83,7 +83,7 @@ async def test_what_is_cut_is_named_and_the_size_is_that_of_the_whole(tmp_path: 
         await ended(bench, html(b"x" * size))
 
         [page] = bench.outside.pages
-        assert page[-1] == (Cut.PARSE_LIMIT,)
+        assert page.cuts == (Cut.PARSE_LIMIT,)
         counters = await bench.store.change(0, lambda store: store.counters(1))
         assert (counters["bytes"], counters["pages"]) == (size, 1)
 
@@ -93,7 +93,7 @@ async def test_an_answer_that_was_cut_in_the_fetch_says_so(tmp_path: Path) -> No
         await ended(bench, html(is_truncated=True))
 
         [page] = bench.outside.pages
-        assert page[-1] == (Cut.FETCH_LIMIT,)
+        assert page.cuts == (Cut.FETCH_LIMIT,)
 
 
 async def test_a_retry_is_queued_for_later_reckoned_from_the_end_of_the_fetch(

@@ -1,0 +1,18 @@
+"""Where a crawl finds URLs besides the links that people click. Pure."""
+
+from enum import StrEnum
+
+
+class Source(StrEnum):
+    """Each has a switch of this name in the spec of a crawl, and stands in messages under it."""
+
+    # <link rel="next | prev | canonical">, and "alternate" with an hreflang.
+    LINK_ELEMENTS = "link_elements"
+    # <frame> and <iframe>.
+    FRAMES = "frames"
+    # <meta http-equiv="refresh"> and the header Refresh.
+    REFRESH = "refresh"
+
+
+# Of archives and fetch jobs, whose records have the links that people click.
+NO_SOURCES: frozenset[str] = frozenset()
