@@ -14,6 +14,8 @@ DEFAULT_MAX_PAGES = 100
 MOST_DEMO_HOSTS = 10_000
 # As CRAWL_SHARDS.
 MOST_SHARDS = 1024
+# As the API.
+MAX_DELAY_S = 86_400
 WITHIN = tuple(
     value for value in get_args(ScopeSpec.model_fields["within"].annotation) if value != "listed"
 )
@@ -83,6 +85,16 @@ examples:
   {prog} 3 --watch
   {prog} 3 --json | jq .urls
 """
+DOMAIN_EXAMPLES = """
+examples:
+  {prog} pause example.org
+  {prog} block example.org --crawl 3
+  {prog} delay example.org 30
+  {prog} delay example.org off
+
+A crawl with URLs that are paused or blocked does not end before they are
+fetched or purged.
+"""
 STATE_EXAMPLES = """
 examples:
   {prog} create postgresql://crawler@db.example/crawls --shards 64
@@ -120,6 +132,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_submit(_command(commands, "submit", "send a file of URLs or jobs", SUBMIT_EXAMPLES))
     _add_warc(_command(commands, "warc", "parse or export WARC files", WARC_EXAMPLES))
     _add_status(_command(commands, "status", "show queues and crawls", STATUS_EXAMPLES))
+    _add_domain(_command(commands, "domain", "pause, block or slow a domain", DOMAIN_EXAMPLES))
     _add_state(_command(commands, "state", "make, check and move crawl stores", STATE_EXAMPLES))
     return parser
 
@@ -303,6 +316,38 @@ def _add_status(status: argparse.ArgumentParser) -> None:
     status.add_argument("--json", action="store_true", help="print JSON to stdout")
 
 
+def _add_domain(domain: argparse.ArgumentParser) -> None:
+    domain.description = (
+        "Orders about a registrable domain with all its hosts, in one crawl or in all of\n"
+        "them; each can be undone, but for purge. Workers obey within about a second, and\n"
+        "finish requests under way."
+    )
+    commands = domain.add_subparsers(dest="domain_command", required=True, metavar="COMMAND")
+    for name, text in (
+        ("pause", "fetch nothing for a while; its URLs wait"),
+        ("resume", "go on after a pause"),
+        ("block", "fetch nothing; its URLs are kept"),
+        ("unblock", "fetch them after all"),
+        ("delay", "set the seconds between two requests, or take them back"),
+        ("purge", "drop its waiting URLs"),
+    ):
+        command = _command(commands, name, text, "", "domain")
+        command.add_argument("domain", metavar="DOMAIN", help="such as example.org")
+        if name == "delay":
+            command.add_argument(
+                "seconds",
+                type=_seconds_or_off,
+                metavar="SECONDS",
+                help="0 to 86400; off: the crawl's own delay counts again",
+            )
+        command.add_argument(
+            "--crawl", type=_positive, metavar="ID", help="in this crawl (default: in all)"
+        )
+        _add_api(command)
+    listing = _command(commands, "list", "domains with most URLs waiting, and rules", "", "domain")
+    _add_api(listing)
+
+
 def _add_directory(command: argparse.ArgumentParser, option: str, what: str) -> None:
     command.add_argument(
         option,
@@ -406,6 +451,16 @@ def _seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
     if not 0 <= seconds <= 3600:
         raise argparse.ArgumentTypeError("must be 0 to 3600 seconds")
+    return seconds
+
+
+def _seconds_or_off(text: str) -> float | None:
+    try:
+        seconds = None if text == "off" else float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither seconds nor off") from None
+    if seconds is not None and not 0 <= seconds <= MAX_DELAY_S:
+        raise argparse.ArgumentTypeError(f"must be 0 to {MAX_DELAY_S} seconds, or off")
     return seconds
 
 

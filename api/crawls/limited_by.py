@@ -1,11 +1,12 @@
 """What limits a crawl now, in one sentence for people. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Self
 
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import SHARDS_AWAY, Crawl, Member, SeedFile
+from manyhands.shared.crawl.store.model import SHARDS_AWAY, Crawl, DomainRule, Member, SeedFile
 
 # After a crawl was created: until then it is nobody's fault that nobody reads it.
 READ_WITHIN_S = 3.0
@@ -58,6 +59,23 @@ class PutOff:
 
 
 @dataclass(slots=True, frozen=True)
+class HeldDomain:
+    """A domain that is paused or blocked, and how many URLs of all crawls wait there."""
+
+    name: str
+    is_blocked: bool = False
+    is_paused: bool = False
+    queued: int = 0
+
+    def with_rule(self, rule: DomainRule) -> Self:
+        return replace(
+            self,
+            is_blocked=self.is_blocked or rule.is_blocked,
+            is_paused=self.is_paused or rule.is_paused,
+        )
+
+
+@dataclass(slots=True, frozen=True)
 class Situation:
     """`counters` are summed over the shards."""
 
@@ -70,6 +88,8 @@ class Situation:
     figures: OwnerFigures | None = None
     # In the order in which they are tried again.
     put_off: Sequence[PutOff] = ()
+    # With URLs of the crawl.
+    held: Sequence[HeldDomain] = ()
     # None: it has none, or its workers read it.
     seed_file: SeedFile | None = None
     now: float = 0.0
@@ -141,14 +161,25 @@ def _stopping(situation: Situation) -> str:
 
 
 def _running(crawl: Crawl, situation: Situation) -> str:
-    counters = situation.counters
-    if not situation.put_off or not situation.members:
+    said = []
+    if situation.held:
+        said.append(_held_back(situation.held))
+    if situation.put_off:
+        said.append(_hosts_put_off(situation.put_off))
+    if not said or not situation.members:
         return _but_for_hosts(crawl, situation)
-    hosts = _hosts_put_off(situation.put_off)
-    waiting = sum(host.queued for host in situation.put_off)
-    if waiting >= counters["queued"] and not counters["claimed"] + counters["parsing"]:
-        return hosts
-    return f"{_but_for_hosts(crawl, situation)}; {hosts}"
+    waiting = sum(domain.queued for domain in situation.held)
+    waiting += sum(host.queued for host in situation.put_off)
+    if waiting < situation.counters["queued"] or situation.in_flight:
+        said.insert(0, _but_for_hosts(crawl, situation))
+    return "; ".join(said)
+
+
+def _held_back(domains: Sequence[HeldDomain]) -> str:
+    most = max(domains, key=lambda domain: domain.queued)
+    more = f" and {len(domains) - 1} domains more" if len(domains) > 1 else ""
+    how, way_out = ("blocked", "unblocked") if most.is_blocked else ("paused", "resumed")
+    return f"{most.name} is {how}{more}: URLs wait until it is {way_out}, or purged"
 
 
 def _hosts_put_off(hosts: Sequence[PutOff]) -> str:

@@ -1,5 +1,6 @@
 """What is sent and answered about crawls. Pure."""
 
+from dataclasses import replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Annotated, Literal, Self, get_args
@@ -8,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from manyhands.shared.crawl.spec import MAX_LABELS, CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.model import DomainRule
 
 # More of them are sent as lines.
 MAX_SEEDS = 10_000
@@ -115,7 +117,14 @@ class DomainOrder(BaseModel):
     delay_s: float | None = Field(
         default=None, ge=0, le=MAX_DELAY_S, description="in place of the crawl's own delay"
     )
-    is_blocked: bool = Field(default=False, description="fetch nothing from it")
+    is_blocked: bool = Field(
+        default=False, description="fetch nothing from it, for good; its URLs are kept"
+    )
+    is_paused: bool = Field(default=False, description="fetch nothing from it for a while")
+
+    def changed_in(self, rule: DomainRule) -> DomainRule:
+        """The rule with what was said, and the rest as it was."""
+        return replace(rule, **self.model_dump(exclude_unset=True))
 
 
 # Answers
@@ -155,6 +164,16 @@ class DomainRuleView(BaseModel):
     domain: str
     delay_s: float | None
     is_blocked: bool
+    is_paused: bool
+
+
+class HeldView(BaseModel):
+    """A domain with URLs of the crawl that is paused or blocked, by its own rule or that of all."""
+
+    domain: str
+    queued: int = Field(description="URLs that wait there, of all crawls")
+    is_blocked: bool
+    is_paused: bool
 
 
 class PutOffView(BaseModel):
@@ -178,6 +197,10 @@ class CrawlView(CrawlSummary):
     )
     put_off: list[PutOffView] = Field(
         description="hosts that are left alone for now, the first ten to be tried again"
+    )
+    held: list[HeldView] = Field(
+        description="domains that operators have paused or blocked, the first ten by URLs waiting; "
+        "the crawl does not end before these are fetched or purged"
     )
     pages_per_s: float | None = Field(
         description="over the last seconds; null unless asked for shortly before"
@@ -242,16 +265,22 @@ class DomainView(BaseModel):
     next_at: datetime | None = Field(description="null: at any time")
     delay_s: float | None = Field(description="by the operator, for all crawls")
     is_blocked: bool = Field(description="by the operator, for all crawls")
+    is_paused: bool = Field(description="by the operator, for all crawls")
     origins: list[OriginView] = Field(description="the ten with most URLs waiting")
 
 
 class DomainList(BaseModel):
     domains: list[DomainView] = Field(description="those with most URLs waiting first")
+    rules: list[DomainRuleView] = Field(description="for all crawls, the first 100")
 
 
 class PurgeOrdered(BaseModel):
     domain: str
     shard: int
+
+
+class PurgeOfAllOrdered(PurgeOrdered):
+    crawls: int = Field(description="crawls that have not ended; fetch jobs are dropped, too")
 
 
 class JudgedUrl(BaseModel):

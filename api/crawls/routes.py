@@ -18,6 +18,7 @@ from manyhands.api.crawls.model import (
     DryRunAnswer,
     DryRunRequest,
     ErrorList,
+    PurgeOfAllOrdered,
     PurgeOrdered,
     UrlPage,
     UrlStateName,
@@ -221,6 +222,29 @@ async def order_for_all(domain: Domain, request: Request, crawls: Crawls) -> Dom
     """Set how all crawls treat a domain, replacing any earlier rule. A crawl's own rule comes
     first."""
     return await crawls.set_rule(None, domain, await _read(request, DomainOrder, MAX_WHICH_BYTES))
+
+
+@router.patch("/crawls/{crawl:int}/domains/{domain}", openapi_extra=json_body(DomainOrder))
+async def change_order_for_crawl(
+    crawl: CrawlId, domain: Domain, request: Request, crawls: Crawls
+) -> DomainRuleView:
+    """Pause or resume, block or unblock a domain in this crawl, or set its delay or take it back:
+    what is not named stays as it was."""
+    order = await _read(request, DomainOrder, MAX_WHICH_BYTES)
+    return await crawls.change_rule(crawl, domain, order)
+
+
+@router.patch("/domains/{domain}", openapi_extra=json_body(DomainOrder))
+async def change_order_for_all(domain: Domain, request: Request, crawls: Crawls) -> DomainRuleView:
+    """The same in all crawls, those that come included, and for fetch jobs."""
+    order = await _read(request, DomainOrder, MAX_WHICH_BYTES)
+    return await crawls.change_rule(None, domain, order)
+
+
+@router.delete("/domains/{domain}/queued", status_code=202)
+async def purge_domain_for_all(domain: Domain, crawls: Crawls) -> PurgeOfAllOrdered:
+    """Drop the queued URLs of a domain, of all crawls and fetch jobs."""
+    return await crawls.purge_for_all(domain)
 
 
 @router.delete("/crawls/{crawl:int}/domains/{domain}/queued", status_code=202)

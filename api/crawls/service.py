@@ -4,7 +4,8 @@ Several processes of the service, and the workers, use the same store at the sam
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -13,7 +14,7 @@ from manyhands.api.crawls.counts import CrawlCounts
 from manyhands.api.crawls.dry_run import NOT_LOOKED_AT, DryRun
 from manyhands.api.crawls.fetch_jobs import FetchJobState, find
 from manyhands.api.crawls.files import read_files, read_scope
-from manyhands.api.crawls.limited_by import figures_of
+from manyhands.api.crawls.limited_by import HeldDomain, figures_of
 from manyhands.api.crawls.model import (
     CrawlChange,
     CrawlPage,
@@ -25,6 +26,7 @@ from manyhands.api.crawls.model import (
     DryRunAnswer,
     DryRunRequest,
     ErrorList,
+    PurgeOfAllOrdered,
     PurgeOrdered,
     UrlPage,
 )
@@ -189,10 +191,27 @@ class CrawlService:
         told = await self._store.control(lambda control: self._told(control, crawl))
         is_live = not told.crawl.state.is_final
         counters = await self._counters(crawl)
-        waiting = await self._put_off(crawl) if is_live and counters["queued"] else []
+        has_waiting = is_live and counters["queued"]
+        waiting = await self._put_off(crawl) if has_waiting else []
+        held = await self._held(crawl, told.rules) if has_waiting else []
         now = asyncio.get_running_loop().time()
         pages_per_s = self._rates.look(crawl, counters["pages"], now) if is_live else None
-        return views.view(told, counters, waiting, pages_per_s, clock.now())
+        return views.view(told, counters, waiting, pages_per_s, clock.now(), held)
+
+    async def _held(self, crawl: int, rules: Sequence[DomainRule]) -> list[HeldDomain]:
+        """Those with URLs of the crawl."""
+        held = views.held_domains(rules, crawl)
+        if not held:
+            return []
+
+        def read(readers: ShardReaders, layout: Layout) -> list[HeldDomain]:
+            return [
+                replace(held[name], queued=queued)
+                for _, reader in readers.each(layout)
+                for name, queued in reader.waiting_in(crawl, list(held)).items()
+            ]
+
+        return await self._store.shards(read)
 
     async def _put_off(self, crawl: int) -> list[StoredOrigin]:
         return await self._store.shards(
@@ -219,7 +238,7 @@ class CrawlService:
             ),
             shards=layout.shards,
             seeds_waiting=control.seeds_waiting(crawl),
-            rules=[rule for rule in control.rules() if rule.crawl == crawl],
+            rules=[rule for rule in control.rules() if rule.crawl in (None, crawl)],
             notes=control.notes(crawl, MAX_NOTES),
             seed_file=control.files.seed_file(crawl) if found.spec.seed_file else None,
         )
@@ -282,15 +301,27 @@ class CrawlService:
         return views.change(changed, await self._counters(crawl))
 
     async def set_rule(self, crawl: int | None, domain: str, order: DomainOrder) -> DomainRuleView:
-        rule = DomainRule(crawl, domain_name(domain), order.delay_s, order.is_blocked)
+        """In place of an earlier one."""
+        name = domain_name(domain)
+        return await self._change_rule(
+            crawl, name, lambda _: order.changed_in(DomainRule(crawl, name))
+        )
 
-        def set_it(control: ControlStore) -> None:
+    async def change_rule(
+        self, crawl: int | None, domain: str, order: DomainOrder
+    ) -> DomainRuleView:
+        """Only what the order says."""
+        return await self._change_rule(crawl, domain_name(domain), order.changed_in)
+
+    async def _change_rule(
+        self, crawl: int | None, domain: str, change: Callable[[DomainRule], DomainRule]
+    ) -> DomainRuleView:
+        def change_it(control: ControlStore) -> DomainRule:
             if crawl is not None:
                 refuse_if_ending(control.crawl(crawl))
-            control.set_rule(rule)
+            return control.change_rule(crawl, domain, change)
 
-        await self._store.control(set_it)
-        return views.rule_view(rule)
+        return views.rule_view(await self._store.control(change_it))
 
     async def purge(self, crawl: int, domain: str) -> PurgeOrdered:
         name = domain_name(domain)
@@ -303,6 +334,18 @@ class CrawlService:
 
         return PurgeOrdered(domain=name, shard=await self._store.control(order))
 
+    async def purge_for_all(self, domain: str) -> PurgeOfAllOrdered:
+        name = domain_name(domain)
+
+        def order(control: ControlStore) -> PurgeOfAllOrdered:
+            shard = shard_of_domain(name, self._store.layout(control).shards)
+            crawls = [crawl.id for crawl in control.live_crawls()]
+            for crawl in (NO_CRAWL, *crawls):
+                control.order_purge(shard, crawl, name)
+            return PurgeOfAllOrdered(domain=name, shard=shard, crawls=len(crawls))
+
+        return await self._store.control(order)
+
     async def domains(self, limit: int) -> DomainList:
         stored = await self._store.shards(
             lambda readers, layout: list(
@@ -312,7 +355,11 @@ class CrawlService:
             )
         )
         rules = await self._store.control(lambda control: control.rules())
-        return DomainList(domains=views.domains(stored, rules, limit, clock.now()))
+        for_all = [rule for rule in rules if rule.crawl is None]
+        return DomainList(
+            domains=views.domains(stored, for_all, limit, clock.now()),
+            rules=views.rule_views(for_all),
+        )
 
     async def _require(self, crawl: int) -> None:
         await self._store.control(lambda control: control.crawl(crawl))

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from heapq import nlargest, nsmallest
+from itertools import islice
 
-from manyhands.api.crawls.limited_by import OwnerFigures, PutOff, Situation, limited_by
+from manyhands.api.crawls.limited_by import HeldDomain, OwnerFigures, PutOff, Situation, limited_by
 from manyhands.api.crawls.model import (
     URL_STATES,
     CrawlChange,
@@ -15,6 +16,7 @@ from manyhands.api.crawls.model import (
     DomainRuleView,
     DomainView,
     ErrorView,
+    HeldView,
     Note,
     OriginView,
     PutOffView,
@@ -36,6 +38,7 @@ from manyhands.shared.crawl.store.model import (
 MAX_RULES = 100
 MAX_ORIGINS = 10
 MAX_PUT_OFF = 10
+MAX_HELD = 10
 # Counters of what was left out, and the names of the reasons.
 LEFT_OUT = {
     "out_of_scope": "scope",
@@ -117,9 +120,12 @@ def view(
     waiting: Iterable[StoredOrigin],
     pages_per_s: float | None,
     now: float,
+    held: Sequence[HeldDomain] = (),
 ) -> CrawlView:
-    """`waiting` are origins with URLs of the crawl that are left alone."""
+    """`waiting` are origins with URLs of the crawl that are left alone, `held` are domains."""
     crawl = told.crawl
+    if crawl.state.is_final:
+        counters = _nothing_waits(counters)
     hosts = put_off(waiting, told.patience_s)
     situation = Situation(
         counters=counters,
@@ -129,6 +135,7 @@ def view(
         seeds_waiting=told.seeds_waiting,
         figures=told.figures,
         put_off=hosts,
+        held=held,
         seed_file=told.seed_file,
         now=now,
     )
@@ -149,16 +156,31 @@ def view(
             )
             for host in hosts
         ],
+        held=[
+            HeldView(
+                domain=domain.name,
+                queued=domain.queued,
+                is_blocked=domain.is_blocked,
+                is_paused=domain.is_paused,
+            )
+            for domain in nlargest(MAX_HELD, held, key=lambda domain: domain.queued)
+        ],
         pages_per_s=None if pages_per_s is None else round(pages_per_s, 3),
         mean_pages_per_s=_mean(crawl, counters["pages"], now),
         has_all_seeds=crawl.has_all_seeds,
         seeds_waiting=told.seeds_waiting,
         seed_file_lines=crawl.seed_file_lines,
         seed_file_refused=0 if told.seed_file is None else told.seed_file.refused,
-        domain_rules=[rule_view(rule) for rule in told.rules[:MAX_RULES]],
+        domain_rules=rule_views(rule for rule in told.rules if rule.crawl is not None),
         notes=[Note(at=_time(at), text=text) for at, text in told.notes],
         spec=crawl.spec,
     )
+
+
+def _nothing_waits(counters: Mapping[str, int]) -> dict[str, int]:
+    """Of a crawl that has ended: workers are about to cancel what it has left."""
+    cancelled = counters["cancelled"] + counters["queued"]
+    return {**counters, "queued": 0, "cancelled": cancelled}
 
 
 def _mean(crawl: Crawl, pages: int, now: float) -> float | None:
@@ -220,7 +242,27 @@ def _both(one: ErrorGroup, other: ErrorGroup) -> ErrorGroup:
 
 
 def rule_view(rule: DomainRule) -> DomainRuleView:
-    return DomainRuleView(domain=rule.domain, delay_s=rule.delay_s, is_blocked=rule.is_blocked)
+    return DomainRuleView(
+        domain=rule.domain,
+        delay_s=rule.delay_s,
+        is_blocked=rule.is_blocked,
+        is_paused=rule.is_paused,
+    )
+
+
+def rule_views(rules: Iterable[DomainRule]) -> list[DomainRuleView]:
+    """The first of them."""
+    return [rule_view(rule) for rule in islice(rules, MAX_RULES)]
+
+
+def held_domains(rules: Iterable[DomainRule], crawl: int) -> dict[str, HeldDomain]:
+    """By name, those that its own rules or those for all crawls hold."""
+    found: dict[str, HeldDomain] = {}
+    for rule in rules:
+        if rule.holds and rule.crawl in (None, crawl):
+            before = found.get(rule.domain, HeldDomain(rule.domain))
+            found[rule.domain] = before.with_rule(rule)
+    return found
 
 
 def domains(
@@ -237,9 +279,10 @@ def _domain_view(domain: StoredDomain, rule: DomainRule | None, now: float) -> D
     return DomainView(
         domain=domain.name,
         queued=_queued(domain),
-        next_at=_future(domain.next_at, now),
+        next_at=_future(_next_at(domain, rule), now),
         delay_s=rule.delay_s if rule else None,
         is_blocked=rule is not None and rule.is_blocked,
+        is_paused=rule is not None and rule.is_paused,
         origins=[
             OriginView(
                 origin=origin.origin,
@@ -250,6 +293,12 @@ def _domain_view(domain: StoredDomain, rule: DomainRule | None, now: float) -> D
             for origin in origins
         ],
     )
+
+
+def _next_at(domain: StoredDomain, rule: DomainRule | None) -> float:
+    """The store has it without what ends with a rule."""
+    ruled_s = rule.delay_s if rule is not None and rule.delay_s is not None else 0.0
+    return domain.next_at + max(0.0, ruled_s - domain.delay_s)
 
 
 def _why(origin: StoredOrigin) -> str:

@@ -155,6 +155,9 @@ async def test_a_crawl_ends_at_its_limit_of_pages(
 
     assert (ended.state, ended.reason) == (CrawlState.LIMIT_REACHED, "limit: 57 pages")
     assert crawling.web.counts().pages == 57
+    # What it has left waits for nobody.
+    await eventually(lambda: not crawling.counters(crawl)["queued"], 30)
+    assert crawling.counters(crawl)["cancelled"] > 0
 
 
 async def test_a_limit_of_pages_costs_a_fast_host_no_rate_and_the_crawl_ends_at_once(

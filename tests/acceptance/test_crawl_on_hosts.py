@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from loadtest.web.politeness import NS
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.states import CrawlState
+from manyhands.shared.crawl.store.model import DomainRule
+from manyhands.shared.urls import parse_url, registrable_domain
 from tests.acceptance.scale import (
     CRAWL_HOSTS,
     CRAWL_KILL_EVERY_S,
@@ -29,6 +32,7 @@ from tests.acceptance.scale import (
     HOSTS_ANSWER_MS,
     HOSTS_KILLS,
     IS_PROOF,
+    ORDERS_KILLS,
 )
 from tests.conftest import StartWorker
 from tests.support.broker_state import BrokerState
@@ -54,6 +58,8 @@ TAKEN_OVER_WITHIN_S = LEASE_S + 2.0
 AWAY_S = 2.0
 # Longer than all that the next owners wait for.
 CUT_OFF_S = 8.0
+# An order to a domain: read by its owner, and requests that were under way have arrived.
+OBEYED_WITHIN_S = 3.0
 NOT_ALLOWED = "not allowed by robots.txt"
 JOBS_DELAY_S = 0.04
 JOBS_SLOTS = 200
@@ -335,3 +341,51 @@ async def test_the_jobs_of_one_host_are_fetched_one_at_a_time_by_two_hosts(
     assert verdict.most_at_once_per_domain == 1
     record_property("jobs of one host", HOST_JOBS)
     record_property("least gap, s", verdict.least_gap_s)
+
+
+async def test_orders_to_domains_hold_while_their_owners_are_killed_and_can_be_undone(
+    start_fleet: Callable[..., Fleet], record_property: Record
+) -> None:
+    fleet = start_fleet(
+        WebSpec(
+            hosts=CRAWL_HOSTS, pages=CRAWL_PAGES, latency_ms=HOSTS_ANSWER_MS, is_on_network=True
+        )
+    )
+    crawling, control = fleet.crawling, fleet.crawling.control
+    hosts = WORKER_HOSTS[:2]
+    for host in hosts:
+        fleet.start(host)
+    await fleet.own_all()
+    domains = Counter(registrable_domain(parse_url(url).host) for url in fleet.web.perfect_crawl())
+    held = [name for name, _ in domains.most_common(3)]
+    paused, blocked, delayed = held
+    crawl = crawling.start(delay_s=DELAY_S)
+    await crawling.has_pages(crawl, CRAWL_PAGES // 20, ENDED_WITHIN_S)
+
+    control.set_rule(DomainRule(crawl, paused, is_paused=True))
+    control.set_rule(DomainRule(None, blocked, is_blocked=True))
+    control.set_rule(DomainRule(None, delayed, delay_s=ENDED_WITHIN_S))
+    ordered_ns = fleet.web.counts().now_ns
+    await asyncio.sleep(OBEYED_WITHIN_S)
+    for number in range(ORDERS_KILLS):
+        await fleet.lose(hosts[number % 2], fleet.kill)
+        fleet.start(hosts[number % 2])
+        await fleet.own_all()
+    assert crawling.crawl(crawl).state is CrawlState.RUNNING
+    undone_ns = fleet.web.counts().now_ns
+    for name in held:
+        control.set_rule(DomainRule(crawl, name))
+        control.set_rule(DomainRule(None, name))
+
+    await assert_whole_and_polite(fleet, crawl)
+
+    visits = [one for one in fleet.web.ledger() if registrable_domain(one.host) in held]
+    obeyed_ns = ordered_ns + round(OBEYED_WITHIN_S * NS)
+    late = [one.url for one in visits if obeyed_ns < one.arrived_ns < undone_ns]
+    assert late == []
+    after = Counter(registrable_domain(one.host) for one in visits if one.arrived_ns > undone_ns)
+    assert set(after) == set(held), "an order came too late to hold anything"
+    record_property("pages", crawling.coverage().wanted)
+    record_property("kills", ORDERS_KILLS)
+    record_property("held, s", round((undone_ns - obeyed_ns) / NS, 1))
+    record_property("requests after", after.total())

@@ -18,6 +18,7 @@ from devservers import BrokerServer, PostgresServer
 from devservers.api import ApiServer
 from devservers.processes import wait_until
 from manyhands.api.keys import new_key
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import DomainRule, Member
 from manyhands.shared.crawl.store.opening import store_at
@@ -490,7 +491,12 @@ def test_orders_for_a_domain_reach_the_store(
     http: httpx.Client, control: ControlStore, crawl: int
 ) -> None:
     own = http.put(f"/crawls/{crawl}/domains/Example.org", json={"delay_s": 5})
-    assert own.json() == {"domain": "example.org", "delay_s": 5.0, "is_blocked": False}
+    assert own.json() == {
+        "domain": "example.org",
+        "delay_s": 5.0,
+        "is_blocked": False,
+        "is_paused": False,
+    }
     assert http.put("/domains/example.org", json={"is_blocked": True}).status_code == 200
     rules = control.rules()
     assert DomainRule(crawl, "example.org", 5.0, False) in rules
@@ -503,6 +509,43 @@ def test_orders_for_a_domain_reach_the_store(
         (order.crawl, order.domain) for order in control.purges(shard_of("example.org"))
     ]
     http.put("/domains/example.org", json={})
+
+
+def test_an_order_changes_what_it_names_and_can_be_undone(
+    http: httpx.Client, control: ControlStore, crawl: int
+) -> None:
+    path = f"/crawls/{crawl}/domains/undone.example"
+    told = [
+        http.patch(path, json=order).json()
+        for order in ({"delay_s": 5}, {"is_paused": True}, {"is_blocked": True}, {"delay_s": None})
+    ]
+    assert [(one["delay_s"], one["is_paused"], one["is_blocked"]) for one in told] == [
+        (5.0, False, False),
+        (5.0, True, False),
+        (5.0, True, True),
+        (None, True, True),
+    ]
+    http.patch(path, json={"is_paused": False, "is_blocked": False})
+    assert "undone.example" not in [rule.domain for rule in control.rules()]
+    assert http.patch("/domains/undone.example", json={"is_paused": True}).status_code == 200
+    assert "undone.example" in [rule["domain"] for rule in http.get("/domains").json()["rules"]]
+    http.put("/domains/undone.example", json={})
+    assert http.patch(path, json={"is_held": True}).status_code == 422
+
+
+def test_what_waits_of_a_domain_is_purged_everywhere(
+    http: httpx.Client, control: ControlStore, crawl: int
+) -> None:
+    answer = http.delete("/domains/everywhere.example/queued")
+    assert answer.status_code == 202
+    shard = shard_of("everywhere.example")
+    found = {one.crawl for one in control.purges(shard) if one.domain == "everywhere.example"}
+    assert {NO_CRAWL, crawl} <= found
+    assert answer.json() == {
+        "domain": "everywhere.example",
+        "shard": shard,
+        "crawls": len(found) - 1,
+    }
 
 
 def test_an_order_is_for_a_whole_registrable_domain(http: httpx.Client, crawl: int) -> None:

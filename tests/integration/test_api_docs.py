@@ -108,6 +108,7 @@ def test_the_page_has_an_example_of_every_route() -> None:
         "/crawls/{crawl}/domains/{domain}": "/crawls/1/domains/example.org",
         "/crawls/{crawl}/domains/{domain}/queued": "/crawls/1/domains/example.org/queued",
         "/domains/{domain}": "/domains/example.org",
+        "/domains/{domain}/queued": "/domains/example.org/queued",
     }
     for path, _ in ANSWERS:
         assert (

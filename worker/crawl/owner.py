@@ -331,6 +331,7 @@ class Owner:
             self._leasing.balance(self._closing.is_set),
             self._commands.watch(),
             self._commands.watch_seed_names(),
+            self._commands.watch_ended(),
             self._load(),
             self._watch_arrivals(),
             self._readmit(),

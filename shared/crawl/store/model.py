@@ -349,8 +349,18 @@ class DomainRule:
 
     crawl: int | None
     domain: str
-    delay_s: float | None
-    is_blocked: bool
+    delay_s: float | None = None
+    is_blocked: bool = False
+    is_paused: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Nothing is fetched; what waits goes on waiting."""
+        return self.is_blocked or self.is_paused
+
+    @property
+    def is_empty(self) -> bool:
+        return self.delay_s is None and not self.holds
 
 
 @dataclass(slots=True, frozen=True)

@@ -68,6 +68,9 @@ class ShardReader(Protocol):
         """Origins with URLs waiting that are left alone until later than that, the earliest first:
         `ready_at` of the last is where to go on."""
 
+    def waiting_in(self, crawl: int, domains: Sequence[str]) -> dict[str, int]:
+        """Of these, the domains where URLs of the crawl wait, and how many of all crawls do."""
+
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
         """Those of them with URLs of one crawl."""
 
@@ -153,6 +156,9 @@ class ShardStore(ShardReader, Protocol):
         """Queue again what has been PARSING since before then, with one more attempt; fail it
         (reason 'lost in parsing') after `most_attempts`. How many rows were changed. Fetch jobs
         become DONE instead: their pages are in the broker, whoever parses them."""
+
+    def waiting_crawls(self) -> list[int]:
+        """Those with QUEUED URLs, also if they have ended."""
 
     def cancel(self, crawl: int, limit: int) -> int:
         """QUEUED becomes CANCELLED, at most `limit` at a time; returns how many."""
@@ -317,7 +323,13 @@ class ControlStore(Protocol):
 
     # Orders of operators
 
-    def set_rule(self, rule: DomainRule) -> None: ...
+    def set_rule(self, rule: DomainRule) -> None:
+        """In place of an earlier one; an empty rule is none."""
+
+    def change_rule(
+        self, crawl: int | None, domain: str, change: Callable[[DomainRule], DomainRule]
+    ) -> DomainRule:
+        """What becomes of the rule as it is, or of an empty one. `change` may be called twice."""
 
     def rules(self) -> list[DomainRule]: ...
 

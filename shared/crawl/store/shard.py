@@ -106,6 +106,10 @@ class Shard:
         self._write_tally()
         return self._rows.waiting_domains(limit)
 
+    def waiting_in(self, crawl: int, domains: Sequence[str]) -> dict[str, int]:
+        self._write_tally()
+        return self._rows.waiting_in(crawl, domains)
+
     def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
         self._write_tally()
         return self._rows.put_off(after, limit)
@@ -251,6 +255,9 @@ class Shard:
             self._tally.move(NO_CRAWL, origin, UrlState.PARSING, UrlState.DONE)
         if rows:
             self._rows.mark_done([row[0] for row in rows], now)
+
+    def waiting_crawls(self) -> list[int]:
+        return self._crawls_with(UrlState.QUEUED)
 
     def cancel(self, crawl: int, limit: int) -> int:
         rows = self._rows.queued_of_crawl(crawl, limit)

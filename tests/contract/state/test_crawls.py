@@ -1,6 +1,7 @@
 """Crawls, their seeds, and what operators order."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -207,6 +208,21 @@ def test_the_last_rule_of_a_domain_counts(control):
         DomainRule(None, "a.com", 7.5, False),
         DomainRule(3, "a.com", None, True),
     ]
+
+
+def test_a_rule_changes_in_part_and_an_empty_one_is_none(control):
+    def pause(rule):
+        return replace(rule, is_paused=True)
+
+    assert control.change_rule(None, "a.com", pause) == DomainRule(None, "a.com", is_paused=True)
+    control.set_rule(DomainRule(3, "a.com", 5.0))
+    before = control.version()
+    assert control.change_rule(3, "a.com", pause) == DomainRule(3, "a.com", 5.0, is_paused=True)
+    assert control.version() > before
+    assert len(control.rules()) == 2
+    control.change_rule(3, "a.com", lambda rule: replace(rule, is_paused=False))
+    assert control.change_rule(None, "a.com", lambda rule: replace(rule, is_paused=False)).is_empty
+    assert control.rules() == [DomainRule(3, "a.com", 5.0)]
 
 
 def test_purges_wait_for_the_owner_of_their_shard(control):

@@ -534,6 +534,19 @@ def test_what_was_admitted_in_the_same_transaction_can_be_purged(shard):
     assert waiting(shard) == {}
 
 
+def test_it_is_known_which_crawls_and_domains_have_urls_waiting(shard):
+    admit(shard, [*pages(2), *pages(3, "https://shop.example.com"), *pages(1, "http://a.org")])
+    admit(shard, pages(1), crawl=CRAWL + 1)
+    names = ["example.com", "a.org", "unknown.com"]
+    assert sorted(shard.waiting_crawls()) == [CRAWL, CRAWL + 1]
+    assert shard.waiting_in(CRAWL, names) == {"example.com": 6, "a.org": 1}
+    assert shard.waiting_in(CRAWL + 1, names) == {"example.com": 6}
+    with shard.transaction():
+        shard.cancel(CRAWL + 1, 9)
+        assert shard.waiting_crawls() == [CRAWL]
+        assert shard.waiting_in(CRAWL + 1, names) == {}
+
+
 def test_counters_of_states_belong_to_the_store(shard):
     with shard.transaction():
         shard.count(CRAWL, {"links": 7, "trapped": 2})

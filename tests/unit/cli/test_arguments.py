@@ -4,10 +4,11 @@ import pytest
 
 from manyhands.cli.arguments import WITHIN, make_parser
 from manyhands.cli.crawl import crawl_request
+from manyhands.cli.domain import ORDERS as DOMAIN_ORDERS
 from manyhands.cli.seeds import UsageError
 from manyhands.cli.state import COMMANDS as STATE_COMMANDS
 
-COMMANDS = ("demo", "crawl", "up", "submit", "warc", "status", "state")
+COMMANDS = ("demo", "crawl", "up", "submit", "warc", "status", "domain", "state")
 URL = "https://example.org/"
 
 
@@ -35,6 +36,10 @@ def test_every_command_explains_itself_with_examples(command, capsys):
         ("demo", "--pages", "some"),
         ("demo", "--delay", "-1"),
         ("demo", "--slots", "1.5"),
+        ("domain", "delay", "example.org"),
+        ("domain", "delay", "example.org", "-1"),
+        ("domain", "delay", "example.org", "soon"),
+        ("domain", "pause"),
         ("crawl", URL, "--max-pages", "0"),
         ("crawl", URL, "--within", "listed"),
         ("crawl", URL, "--delay", "nan"),
@@ -103,7 +108,12 @@ def test_what_a_newcomer_does_wrong_is_named(words, said):
 
 @pytest.mark.parametrize(
     "words",
-    [[], *([name] for name in COMMANDS), *(["state", name] for name in STATE_COMMANDS)],
+    [
+        [],
+        *([name] for name in COMMANDS),
+        *(["state", name] for name in STATE_COMMANDS),
+        *(["domain", name] for name in (*DOMAIN_ORDERS, "delay", "purge", "list")),
+    ],
     ids=str,
 )
 def test_the_help_fits_a_terminal_of_80_columns(words, monkeypatch, capsys):

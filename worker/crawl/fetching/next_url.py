@@ -1,5 +1,5 @@
 """Chooses the URL that an origin's turn fetches: the next in line that its crawl still wants, that
-robots.txt and operators allow, and for which a crawl with a limit has a page left."""
+robots.txt allows, and for which a crawl with a limit has a page left."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from manyhands.worker.crawl.frontier.working_set import WorkingSet
 from manyhands.worker.crawl.politeness.robots import RobotsRules
 from manyhands.worker.crawl.shards.settling import Settling
 
-# URLs that are passed over (robots, blocks) in one go.
+# URLs that are passed over in one go.
 MOST_PASSED_OVER = 100
 # With fewer URLs in line than this, more are claimed ahead of need.
 FEW_URLS = 2
@@ -73,8 +73,6 @@ class NextUrls:
     def _why_not(
         self, domain: str, url: ClaimedUrl, crawl: LiveCrawl, rules: RobotsRules
     ) -> Settled | None:
-        if self._crawls.is_blocked(crawl.id, domain):
-            return verdicts.ended(url, UrlState.SKIPPED, "domain blocked by an operator")
         if not rules.allows(url.url):
             return verdicts.ended(url, UrlState.DISALLOWED, "robots.txt")
         if self._crawls.delay_s(domain, crawl, rules) is None:

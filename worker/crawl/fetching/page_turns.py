@@ -2,6 +2,7 @@
 the answer is here, and the domain's delay counts from then."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
@@ -33,8 +34,9 @@ class PageTurns:
         origin, crawl = request.origin, page.crawl
         fetched = await self.fetches.fetch(request.shard, page)
         self.slots.answered(request)
-        delay_s = self.crawls.delay_s(origin.domain.name, crawl, page.rules)
-        self.working_set.turn_ended(request, delay_s or 0.0)
+        self.working_set.turn_ended(
+            request, partial(self.crawls.pace, origin.domain.name, crawl, page.rules)
+        )
         try:
             verdict = self.ends.judge(origin, page, fetched)
             if verdict.put_off_until is not None:

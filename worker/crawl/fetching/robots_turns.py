@@ -1,6 +1,8 @@
 """The turn of a robots.txt: a request like any other, but outside the slots."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.fetching.slots import Slots
@@ -8,6 +10,7 @@ from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.frontier.schedule import Origin, Request
 from manyhands.worker.crawl.frontier.working_set import WorkingSet
+from manyhands.worker.crawl.politeness.delays import Delay
 from manyhands.worker.crawl.politeness.robots import RobotsRules
 from manyhands.worker.crawl.politeness.robots_fetch import Learned, RobotsFetches
 from manyhands.worker.crawl.shards.kept_robots import RobotsStores
@@ -45,7 +48,7 @@ class RobotsTurns:
             self.slots.robots_ended(request)
         if learned.error is not None:
             self.store_failed(request.shard, learned.error)
-        self.working_set.turn_ended(request, self._delay_s(origin, crawl, learned))
+        self.working_set.turn_ended(request, self._pace(origin, crawl, learned))
         rules = learned.rules
         if rules is not None and rules.is_unreachable:
             self.working_set.put_off(origin, rules.expires_at)
@@ -67,13 +70,13 @@ class RobotsTurns:
                 self.notes.keep(origin)
         return learned
 
-    def _delay_s(self, origin: Origin, crawl: LiveCrawl | None, learned: Learned) -> float | None:
+    def _pace(
+        self, origin: Origin, crawl: LiveCrawl | None, learned: Learned
+    ) -> Callable[[], Delay] | None:
         """None: it was not asked for."""
         if not learned.was_requested:
             return None
+        name = origin.domain.name
         if crawl is None:
-            return 0.0
-        delay_s = crawl.spec.politeness.delay_s
-        if learned.rules is None:
-            return delay_s
-        return self.crawls.delay_s(origin.domain.name, crawl, learned.rules) or delay_s
+            return partial(self.crawls.pace_of_stored, name, 0.0)
+        return partial(self.crawls.pace, name, crawl, learned.rules)

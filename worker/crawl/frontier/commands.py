@@ -2,9 +2,11 @@
 end, seeds, purges, cancelled URLs."""
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Collection
 from functools import partial
 
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.patience import patience_s
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.states import CrawlState
@@ -29,13 +31,15 @@ SEED_BATCHES = 20
 MOST_SEED_NAMES = 100_000
 SEED_NAMES_LOOK_S = 10.0
 CANCELLED_AT_ONCE = 5_000
+ENDED_LOOK_S = 1.0
 # Their seeds are in memory at the same time.
 SHARDS_AT_ONCE = 8
 
 
 class OperatorCommands:
-    """State: the last version of the control store seen, whether any of it was left undone, and the
-    crawls of which people were told that their exclusions are damaged.
+    """State: the last version of the control store seen, whether any of it was left undone, the
+    crawls of which people were told that their exclusions are damaged, and those that ran when a
+    shard was last looked through for URLs of others.
     `wakeup` is called when something may be fetched that could not before."""
 
     def __init__(
@@ -63,6 +67,7 @@ class OperatorCommands:
         self._log = get_logger("crawl").bind(member=leasing.name)
         self._exclusions = SharedExclusions()
         self._told_of: set[int] = set()
+        self._looked_at: dict[OwnedShard, set[int]] = {}
         self._seen_version = -1
         self._looks_again = True
 
@@ -85,6 +90,27 @@ class OperatorCommands:
             await asyncio.sleep(SEED_NAMES_LOOK_S)
             await self._know_seeds()
 
+    async def watch_ended(self) -> None:
+        """What still waits of crawls that have ended is cancelled: nobody waits for it."""
+        while True:
+            await asyncio.sleep(ENDED_LOOK_S)
+            live, looked_at = set(self._crawls.by_id), {}
+            for number, shard in list(self._shards.items()):
+                with contextlib.suppress(LeaseLost):
+                    if self._looked_at.get(shard) != live:
+                        await self._cancel_ended(number, live)
+                    looked_at[shard] = live
+            self._looked_at = looked_at
+
+    async def _cancel_ended(self, number: int, live: Collection[int]) -> None:
+        """Raises LeaseLost."""
+        waiting = await self._store.change(number, lambda store: store.waiting_crawls())
+        for crawl in set(waiting).difference(live, {NO_CRAWL}):
+            # One that was started since this process looked is not among the live ones yet.
+            found = await self._control.ask(lambda control, crawl=crawl: control.crawl(crawl))  # type: ignore[misc]
+            if found.state.is_final:
+                await self._cancel_in(number, crawl)
+
     async def _crawls_changed(self) -> None:
         crawls = await self._control.ask(lambda control: control.live_crawls())
         made = {}
@@ -95,10 +121,13 @@ class OperatorCommands:
                     made[crawl.id] = live
                 else:
                     self._looks_again = True  # when its set-up is done
+        rules = await self._control.ask(lambda control: control.rules())
+        # Nothing comes in between: no crawl runs here before its rules are known.
         stopped = self._crawls.update(crawls, made)
-        self._crawls.obey(await self._control.ask(lambda control: control.rules()))
+        changed = self._crawls.obey(rules)
+        if stopped or changed:
+            self._working_set.orders_changed(changed)
         await self._know_seeds()
-        self._working_set.crawls_stopped(stopped)
         self._wakeup.wake()
         waiting = await self._control.ask(lambda control: control.shards_with_orders())
         with_orders = [number for number in self._shards if number in waiting]
@@ -175,13 +204,19 @@ class OperatorCommands:
 
     async def _purge(self, number: int) -> None:
         for purge in await self._control.ask(lambda control: control.purges(number)):
-            if not await self._repeat(number, partial(_purge_some, purge=purge)):
-                return
+            is_all = False
+            while not is_all:
+                is_all = not self._working_set.give_back(number, purge.crawl, purge.domain)
+                if not await self._repeat(number, partial(_purge_some, purge=purge)):
+                    return
             await self._control.ask(lambda control, p=purge: control.purge_done(p.id))  # type: ignore[misc]
 
     async def _cancel(self, crawl: int) -> None:
         for number in list(self._shards):
-            await self._repeat(number, lambda store: store.cancel(crawl, CANCELLED_AT_ONCE))
+            await self._cancel_in(number, crawl)
+
+    async def _cancel_in(self, number: int, crawl: int) -> None:
+        await self._repeat(number, lambda store: store.cancel(crawl, CANCELLED_AT_ONCE))
 
     async def _repeat(self, number: int, change: Callable[[ShardStore], int]) -> bool:
         """Repeat until it changes nothing more; False: the shard was lost before."""

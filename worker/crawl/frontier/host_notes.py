@@ -39,7 +39,7 @@ class HostNotes:
         owner waits that long."""
         if delay_s != domain.delay_s:
             domain.delay_s = delay_s
-            next_at = self.store_time(domain.next_at) + delay_s
+            next_at = self.store_time(domain.lasting_next_at)
             self._settling.tell(
                 domain.shard, lambda store: store.keep_domain(domain.id, next_at, delay_s)
             )
@@ -47,14 +47,15 @@ class HostNotes:
     def keep_time(self, domain: Domain) -> None:
         """For people who ask until when it waits, if that is worth a write."""
         if domain.delay_s >= SHOWN_FROM_S:
-            next_at, delay_s = self.store_time(domain.next_at), domain.delay_s
+            next_at, delay_s = self.store_time(domain.lasting_next_at), domain.delay_s
             self._settling.tell(
                 domain.shard, lambda store: store.keep_domain(domain.id, next_at, delay_s)
             )
 
     def put_domain(self, domain: Domain, due_at: float) -> None:
         """It left memory, and is due again at that time (the store's clock)."""
-        next_at, delay_s = max(self.store_time(domain.next_at), due_at), domain.delay_s
+        next_at = max(self.store_time(domain.lasting_next_at), due_at)
+        delay_s = domain.delay_s
         self._settling.tell(
             domain.shard, lambda store: store.put_domain(domain.id, next_at, delay_s)
         )

@@ -1,5 +1,6 @@
 """The crawls that have not ended, as this process last saw them. Pure."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -9,7 +10,8 @@ from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Crawl, DomainRule
 from manyhands.worker.crawl.frontier.allowance import Allowance
-from manyhands.worker.crawl.politeness.delays import delay_of
+from manyhands.worker.crawl.frontier.running import Held, Running, is_held
+from manyhands.worker.crawl.politeness.delays import Delay, delay_of
 from manyhands.worker.crawl.politeness.robots import RobotsRules
 
 
@@ -35,20 +37,24 @@ class LiveCrawl:
 
 @dataclass(slots=True)
 class LiveCrawls:
-    """State: the crawls by id, and the operators' rules for domains. `standing` never ends: the
-    URLs that are of no crawl, see `standing_crawl`."""
+    """State: the crawls by id, and the operators' rules for domains (None: not read yet, so that
+    nothing runs). `standing` never ends: the URLs that are of no crawl, see `standing_crawl`."""
 
     by_id: dict[int, LiveCrawl] = field(default_factory=dict)
     standing: LiveCrawl | None = None
-    _rules: dict[tuple[int | None, str], DomainRule] = field(default_factory=dict)
+    _rules: dict[tuple[int | None, str], DomainRule] | None = None
+    _held: Held = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.standing is not None:
             self.by_id[self.standing.id] = self.standing
 
     @property
-    def running(self) -> list[int]:
-        return [crawl.id for crawl in self.by_id.values() if crawl.is_running]
+    def running(self) -> Running:
+        if self._rules is None:
+            return Running()
+        crawls = tuple(crawl.id for crawl in self.by_id.values() if crawl.is_running)
+        return Running(crawls, self._held)
 
     @property
     def patiences(self) -> dict[int, float]:
@@ -76,7 +82,7 @@ class LiveCrawls:
     def update(self, crawls: Iterable[Crawl], made: Mapping[int, LiveCrawl]) -> set[int]:
         """Take over the states; `made` has the crawls that are new here. Returns those that ran and
         no longer do."""
-        before = set(self.running)
+        before = {crawl.id for crawl in self.by_id.values() if crawl.is_running}
         seen = {} if self.standing is None else {self.standing.id: self.standing}
         for crawl in crawls:
             live = self.by_id.get(crawl.id) or made.get(crawl.id)
@@ -84,25 +90,44 @@ class LiveCrawls:
                 live.state = crawl.state
                 seen[crawl.id] = live
         self.by_id = seen
-        return before - set(self.running)
+        return before - {crawl.id for crawl in seen.values() if crawl.is_running}
 
-    def obey(self, rules: Iterable[DomainRule]) -> None:
+    def obey(self, rules: Iterable[DomainRule]) -> set[str]:
+        """Returns the domains for which something has changed."""
+        before = set((self._rules or {}).values())
         self._rules = {(rule.crawl, rule.domain): rule for rule in rules}
+        held: defaultdict[str, set[int | None]] = defaultdict(set)
+        for rule in self._rules.values():
+            if rule.holds:
+                held[rule.domain].add(rule.crawl)
+        self._held = dict(held)
+        return {rule.domain for rule in before.symmetric_difference(self._rules.values())}
+
+    def may_fetch(self, crawl: int, domain: str) -> bool:
+        live = self.by_id.get(crawl)
+        return live is not None and live.is_running and not is_held(self._held, crawl, domain)
+
+    def pace(self, domain: str, crawl: LiveCrawl, rules: RobotsRules | None) -> Delay:
+        """The delay after a request of that crawl; `rules` is None where no robots.txt is known."""
+        asked_s = None if rules is None else rules.crawl_delay_s
+        own_s = _delay_s(crawl, None, asked_s)
+        rule_s = self._rule_delay_s(crawl.id, domain)
+        ruled_s = own_s if rule_s is None else _delay_s(crawl, rule_s, asked_s)
+        if ruled_s is None or own_s is None:
+            own_s = ruled_s = crawl.spec.politeness.delay_s
+        return Delay(ruled_s, min(own_s, ruled_s))
+
+    def pace_of_stored(self, domain: str, delay_s: float) -> Delay:
+        """Of a domain of which no request has ended here: its delay is that of the store."""
+        longest_s = max(
+            (self._rule_delay_s(crawl, domain) or 0.0 for crawl in self.by_id), default=0.0
+        )
+        return Delay(max(delay_s, longest_s), delay_s)
 
     def delay_s(self, domain: str, crawl: LiveCrawl, rules: RobotsRules) -> float | None:
         """The delay between two requests to the domain; None: its robots.txt asks for a longer one
         than the crawl accepts."""
-        politeness = crawl.spec.politeness
-        return delay_of(
-            wanted_s=politeness.delay_s,
-            rule_s=self._rule_delay_s(crawl.id, domain),
-            crawl_delay_s=rules.crawl_delay_s,
-            cap_s=politeness.crawl_delay_cap_s,
-            over_cap=politeness.over_cap,
-        )
-
-    def is_blocked(self, crawl: int, domain: str) -> bool:
-        return any(rule.is_blocked for rule in self._rules_of(crawl, domain))
+        return _delay_s(crawl, self._rule_delay_s(crawl.id, domain), rules.crawl_delay_s)
 
     def _rule_delay_s(self, crawl: int, domain: str) -> float | None:
         for rule in self._rules_of(crawl, domain):
@@ -116,3 +141,14 @@ class LiveCrawls:
             return ()  # the usual case, and this runs three times a page
         found = (self._rules.get((crawl, domain)), self._rules.get((None, domain)))
         return [rule for rule in found if rule is not None]
+
+
+def _delay_s(crawl: LiveCrawl, rule_s: float | None, crawl_delay_s: float | None) -> float | None:
+    politeness = crawl.spec.politeness
+    return delay_of(
+        wanted_s=politeness.delay_s,
+        rule_s=rule_s,
+        crawl_delay_s=crawl_delay_s,
+        cap_s=politeness.crawl_delay_cap_s,
+        over_cap=politeness.over_cap,
+    )

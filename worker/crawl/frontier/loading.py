@@ -8,6 +8,7 @@ from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import ClaimedUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.worker.crawl.frontier.running import Running
 from manyhands.worker.crawl.politeness.delays import OriginState
 
 # Domains are taken this long before their time, so that they are here when it comes.
@@ -47,7 +48,7 @@ class Hopeless(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """More URLs of one origin, of those crawls that run."""
+    """More URLs of one origin, of those crawls that may fetch there."""
 
     origin_id: int
     most: int
@@ -81,11 +82,11 @@ def _claim(
 
 
 def load_due(
-    store: ShardStore, crawls: Sequence[int], now: float, *, domains: int, urls_each: int
+    store: ShardStore, running: Running, now: float, *, domains: int, urls_each: int
 ) -> list[LoadedDomain]:
     loaded = []
     taken = store.take_domains(now + AHEAD_S, domains)
-    claims = _claims(store, taken, crawls, now, urls_each)
+    claims = _claims(store, taken, running, now, urls_each)
     for domain in taken:
         found = _of_domain(domain, claims)
         due = [now if one.urls else one.due_at or now for one in found.values()]
@@ -107,7 +108,7 @@ def has_jobs_in(store: ShardStore) -> bool:
 def load_one(
     store: ShardStore,
     name: str,
-    crawls: Sequence[int],
+    running: Running,
     now: float,
     *,
     urls_each: int,
@@ -118,7 +119,7 @@ def load_one(
     if domain is None:
         return None
     domain.origins = [origin for origin in domain.origins if origin.id not in known]
-    claims = _claims(store, [domain], crawls, now, urls_each)
+    claims = _claims(store, [domain], running, now, urls_each)
     return LoadedDomain(domain, _of_domain(domain, claims))
 
 
@@ -143,15 +144,25 @@ def end_hopeless(store: ShardStore, patiences: Mapping[int, float], after: float
 def _claims(
     store: ShardStore,
     domains: Sequence[StoredDomain],
-    crawls: Sequence[int],
+    running: Running,
     now: float,
     urls_each: int,
 ) -> dict[int, Claims]:
-    """By origin, for all of these domains together."""
-    origins = [origin for domain in domains for origin in domain.origins]
-    ready = {origin.id: urls_each for origin in origins if origin.ready_at <= now + AHEAD_S}
-    later = {origin.id: Claims([], origin.ready_at) for origin in origins if origin.id not in ready}
-    return later | (_claim(store, ready, crawls, now) if ready else {})
+    """By origin, together for all of these domains where the same crawls may fetch."""
+    found: dict[int, Claims] = {}
+    wanted: dict[tuple[int, ...], dict[int, int]] = {}
+    for domain in domains:
+        crawls = running.at(domain.name)
+        for origin in domain.origins:
+            if not crawls:
+                found[origin.id] = NO_CLAIMS
+            elif origin.ready_at > now + AHEAD_S:
+                found[origin.id] = Claims([], origin.ready_at)
+            else:
+                wanted.setdefault(crawls, {})[origin.id] = urls_each
+    for crawls, ready in wanted.items():
+        found |= _claim(store, ready, crawls, now)
+    return found
 
 
 def _of_domain(domain: StoredDomain, claims: Mapping[int, Claims]) -> dict[int, Claims]:

@@ -7,14 +7,19 @@ requests in flight than connections. Every operation is O(log n).
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
 
 from manyhands.shared.crawl.store.model import ClaimedUrl
 from manyhands.worker.crawl.frontier.time_heap import HeapItem, TimeHeap
-from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.politeness.delays import Delay, OriginState
 from manyhands.worker.crawl.shards.owned import OwnedShard
+
+
+def _no_delay() -> Delay:
+    return Delay(0.0, 0.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +54,8 @@ class Origin(HeapItem):
 
 @dataclass(slots=True, eq=False)
 class Domain(HeapItem):
-    """A registrable domain, the unit of politeness. `id` is that of the shard's store. Origins that
+    """A registrable domain, the unit of politeness. `id` is that of the shard's store, which knows
+    `delay_s`: that part of the delay which does not end with an operator's rule. Origins that
     can have a turn are in `waiting` by their time, or in `turns` once it has come, the one
     requested longest ago first."""
 
@@ -58,6 +64,9 @@ class Domain(HeapItem):
     shard: OwnedShard
     delay_s: float = 0.0
     next_at: float = -inf
+    # When its last answer ended, and what the time until `next_at` follows from.
+    ended_at: float = -inf
+    pace: Callable[[], Delay] = _no_delay
     connections: int = 1
     # In flight: taken, and their answers not here yet.
     requests: "set[Request]" = field(default_factory=set)
@@ -73,6 +82,11 @@ class Domain(HeapItem):
     def is_asked(self) -> bool:
         """A request is in flight, not counting those of a dropped domain of the same name."""
         return any(request.origin.domain is self for request in self.requests)
+
+    @property
+    def lasting_next_at(self) -> float:
+        """`next_at` without what ends with an operator's rule: what others need to know."""
+        return min(self.next_at, self.ended_at + self.delay_s)
 
     def look_by(self, at: float) -> None:
         """One of its origins that is not in memory is due at that time."""
@@ -136,13 +150,14 @@ class Schedule:
         self._place(domain)
         return request
 
-    def release(self, request: Request, next_at: float = -inf) -> None:
+    def release(self, request: Request, next_at: float = -inf, ended_at: float = -inf) -> None:
         """Call once: its answer is here, or it was not sent after all. Its domain is not requested
         before `next_at`, even if it was dropped and came back in between."""
         domain = request.origin.domain
         domain.requests.remove(request)
         held = self._domains[domain.name]
         held.next_at = max(held.next_at, next_at)
+        held.ended_at = max(held.ended_at, ended_at)
         if held.is_dropped and not held.requests:
             del self._domains[domain.name]
         else:
@@ -160,6 +175,12 @@ class Schedule:
             origin.ready_at = until
             origin.domain.waiting.put(origin, until, next(self._places))
             self._place(origin.domain)
+
+    def retime(self, domain: Domain) -> None:
+        """Its pace has changed, and counts from its last answer on."""
+        domain.next_at = domain.ended_at + domain.pace().seconds
+        if self._domains.get(domain.name) is domain:
+            self._place(domain)
 
     def wait(self, domain: Domain, until: float) -> None:
         """Unless it waits for longer, or is gone."""
@@ -220,6 +241,7 @@ class Schedule:
                 domain.requests = before.requests
                 domain.connections = before.connections
                 domain.next_at = max(domain.next_at, before.next_at)
+                domain.ended_at = max(domain.ended_at, before.ended_at)
         domain.is_dropped = False
 
     def _place(self, domain: Domain) -> None:

@@ -7,14 +7,14 @@ store when it has had nothing to fetch for a while. At most MOST_ORIGINS origins
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import NewUrl
+from manyhands.shared.crawl.store.model import ClaimedUrl, NewUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.frontier.hopeless import HopelessOrigins
@@ -32,7 +32,7 @@ from manyhands.worker.crawl.frontier.loading import (
     load_one,
 )
 from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request, Schedule
-from manyhands.worker.crawl.politeness.delays import OriginState
+from manyhands.worker.crawl.politeness.delays import Delay, OriginState
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import StoreFailed
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
@@ -108,7 +108,7 @@ class WorkingSet:
             await asyncio.sleep(LEAVE_LOOK_S)
         domains = list(hosts.domains.values())
         kept = [
-            (domain.id, self._notes.store_time(domain.next_at), domain.delay_s)
+            (domain.id, self._notes.store_time(domain.lasting_next_at), domain.delay_s)
             for domain in domains
         ]
         claimed = [
@@ -136,11 +136,11 @@ class WorkingSet:
 
     async def load(self, shard: OwnedShard) -> None:
         """Load the domains that are due."""
-        hosts, crawls = self.hosts_of(shard), self._crawls.running
+        hosts, running = self.hosts_of(shard), self._crawls.running
         room = MOST_ORIGINS - len(self.origins)
-        if hosts is None or hosts.is_loading or shard.is_leaving or not crawls or room <= 0:
+        if hosts is None or hosts.is_loading or shard.is_leaving or not running.crawls or room <= 0:
             return
-        are_jobs_all = crawls == [NO_CRAWL]
+        are_jobs_all = running.crawls == (NO_CRAWL,)
         if are_jobs_all and hosts.has_no_job:
             return
         # Until one comes, even while the store is asked.
@@ -150,7 +150,7 @@ class WorkingSet:
         try:
             due = partial(
                 load_due,
-                crawls=crawls,
+                running=running,
                 now=clock.now(),
                 domains=min(room, DOMAINS_AT_ONCE),
                 urls_each=FEWEST_CLAIMED,
@@ -180,13 +180,13 @@ class WorkingSet:
     async def load_one(self, shard: OwnedShard, name: str) -> bool:
         """Load those origins of a domain that are not in memory. Returns whether they have
         anything to fetch."""
-        domain, crawls = self._domain(shard, name), self._crawls.running
-        if domain is None or not crawls:
+        domain, running = self._domain(shard, name), self._crawls.running
+        if domain is None or not running.at(name):
             return False
         call = partial(
             load_one,
             name=name,
-            crawls=crawls,
+            running=running,
             now=clock.now(),
             urls_each=_claims_of(domain),
             known={each.id for each in domain.origins.values() if each.is_served},
@@ -243,30 +243,50 @@ class WorkingSet:
         elif here.is_claiming or not here.urls:
             self.refill(here)
 
-    def crawls_stopped(self, stopped: Iterable[int]) -> None:
-        """Give the URLs of crawls that no longer run back to the stores."""
-        gone = set(stopped)
-        if not gone:
-            return
+    def orders_changed(self, domains: Collection[str]) -> None:
+        """Crawls have stopped, perhaps, and for these domains there are other rules. URLs that may
+        not be fetched any more go back to the stores; others may come from there again."""
         for origin in list(self.origins):
-            back = [url for url in origin.urls if url.crawl in gone]
-            for url in back:
-                origin.urls.remove(url)
-            self._notes.give_back(origin.domain.shard, back)
+            self._give_back_held(origin)
+        changed = [
+            hosts.domains[name]
+            for name in domains
+            for hosts in self._shards.values()
+            if name in hosts.domains
+        ]
+        for domain in changed:
+            self.schedule.retime(domain)
+            self._tasks.spawn(self.load_one(domain.shard, domain.name))
+        self._wake()
+
+    def give_back(self, number: int, crawl: int, name: str) -> bool:
+        """The URLs of a crawl in a domain, which wait here, go back to the shard's store. Whether
+        more of them may be on their way from there."""
+        hosts = self._shards.get(number)
+        if hosts is None:
+            return False
+        domain = hosts.domains.get(name)
+        origins = [] if domain is None else list(domain.origins.values())
+        for origin in origins:
+            self._split(origin, lambda url: url.crawl != crawl)
+        return hosts.is_loading or any(origin.is_claiming for origin in origins)
 
     # Turns
 
-    def turn_ended(self, request: Request, delay_s: float | None) -> None:
-        """`delay_s` is None when there was no request after all."""
+    def turn_ended(self, request: Request, pace: Callable[[], Delay] | None) -> None:
+        """`pace` is that of the domain from now on; None: there was no request after all."""
         # Not by the loop's clock: uvloop's stands still while callbacks run, and the end of an
         # answer that was read meanwhile would lie before it.
         origin, domain, now = request.origin, request.origin.domain, time.monotonic()
-        next_at = -inf
-        if delay_s is not None:
-            self._notes.keep_delay(domain, delay_s)
-            next_at = domain.next_at = max(domain.next_at, now + delay_s)
+        if pace is None:
+            self.schedule.release(request)
+        else:
+            delay = pace()
+            domain.pace, domain.ended_at = pace, now
+            domain.next_at = max(domain.next_at, now + delay.seconds)
+            self._notes.keep_delay(domain, delay.lasting_s)
             self._notes.keep_time(domain)
-        self.schedule.release(request, next_at)
+            self.schedule.release(request, domain.next_at, now)
         if not origin.urls:
             self.schedule.remove(origin)
             self.refill(origin)
@@ -299,6 +319,8 @@ class WorkingSet:
         that may be earlier than before."""
         domain = origin.domain
         origin.urls.extend(claims.urls)
+        # Since they were asked for, there may be a rule against them.
+        self._give_back_held(origin)
         if not origin.urls and claims.due_at is not None:
             ready_at = max(ready_at, claims.due_at)
         at = self._notes.loop_time(max(ready_at, origin.state.blocked_until))
@@ -312,7 +334,8 @@ class WorkingSet:
 
     async def _claim_more(self, origin: Origin) -> None:
         shard = origin.domain.shard
-        wanted = Wanted(origin.id, _claims_of(origin.domain), tuple(self._crawls.running))
+        crawls = self._crawls.running.at(origin.domain.name)
+        wanted = Wanted(origin.id, _claims_of(origin.domain), crawls)
         try:
             claims = await self._store.change_with(shard.number, claim_all, wanted)
         except Exception as error:
@@ -342,9 +365,7 @@ class WorkingSet:
             return
         domain = hosts.domains.get(stored.name)
         if domain is None:
-            next_at = self._notes.loop_time(stored.next_at)
-            domain = Domain(stored.id, stored.name, shard, stored.delay_s, next_at)
-            hosts.domains[stored.name] = domain
+            domain = hosts.domains[stored.name] = self._new_domain(shard, stored)
         for each in stored.origins:
             claims = loaded.claims.get(each.id)
             if claims is None:
@@ -359,6 +380,24 @@ class WorkingSet:
                 origin = domain.origins[each.origin] = Origin(each.id, each.origin, domain, state)
                 self.origins.add(origin)
             self.place(origin, claims, each.ready_at)
+
+    def _new_domain(self, shard: OwnedShard, stored: StoredDomain) -> Domain:
+        domain = Domain(stored.id, stored.name, shard, stored.delay_s)
+        domain.ended_at = self._notes.loop_time(stored.next_at) - stored.delay_s
+        domain.pace = partial(self._crawls.pace_of_stored, stored.name, stored.delay_s)
+        domain.next_at = domain.ended_at + domain.pace().seconds
+        return domain
+
+    def _give_back_held(self, origin: Origin) -> None:
+        name = origin.domain.name
+        self._split(origin, lambda url: self._crawls.may_fetch(url.crawl, name))
+
+    def _split(self, origin: Origin, may_stay: Callable[[ClaimedUrl], bool]) -> None:
+        """The others go back to the store."""
+        back = [url for url in origin.urls if not may_stay(url)]
+        for url in back:
+            origin.urls.remove(url)
+        self._notes.give_back(origin.domain.shard, back)
 
     def _drop_origin(self, origin: Origin, due_at: float | None) -> None:
         """It has nothing to fetch before then (the store's clock; None: nothing at all). With its

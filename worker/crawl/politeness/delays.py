@@ -5,7 +5,7 @@ restart, and `jitter` a random number from 0 to 1.
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import msgspec
 
@@ -149,6 +149,14 @@ class OriginState:
         """A block is never shortened, and none lasts longer than a day."""
         until = now + min(_jittered(block_s, jitter), LONGEST_BLOCK_S)
         self.blocked_until = max(self.blocked_until, until)
+
+
+class Delay(NamedTuple):
+    """Between the end of an answer and the next request to the domain, and as much of it as does
+    not end with an operator's rule."""
+
+    seconds: float
+    lasting_s: float
 
 
 def delay_of(

@@ -88,6 +88,8 @@ _BUMP = (
     " AND NOT EXISTS (SELECT 1 FROM @facts WHERE name = %s AND value = %s) RETURNING value"
 )
 
+_RULES = "SELECT crawl, domain, delay_s, is_blocked, is_paused FROM @rules"
+
 Result = TypeVar("Result")
 
 
@@ -365,21 +367,34 @@ class PostgresControl:
     # Orders of operators
 
     def set_rule(self, rule: DomainRule) -> None:
-        with self._changing() as session:
-            session.send(
-                self._sql(
-                    "INSERT INTO @rules VALUES (%s, %s, %s, %s) ON CONFLICT (crawl, domain)"
-                    " DO UPDATE SET delay_s = excluded.delay_s, is_blocked = excluded.is_blocked"
-                ),
-                (rule.crawl or ALL_CRAWLS, rule.domain, rule.delay_s, rule.is_blocked),
-            )
+        self.change_rule(rule.crawl, rule.domain, lambda _: rule)
+
+    def change_rule(
+        self, crawl: int | None, domain: str, change: Callable[[DomainRule], DomainRule]
+    ) -> DomainRule:
+        key = (crawl or ALL_CRAWLS, domain)
+
+        def change_it() -> DomainRule:
+            with self._changing() as session:
+                found = session.rows(
+                    self._sql(f"{_RULES} WHERE crawl = %s AND domain = %s FOR UPDATE"), key
+                )
+                rule = change(_rule(found[0]) if found else DomainRule(crawl, domain))
+                session.send(self._sql("DELETE FROM @rules WHERE crawl = %s AND domain = %s"), key)
+                if not rule.is_empty:
+                    session.send(
+                        self._sql(
+                            "INSERT INTO @rules (crawl, domain, delay_s, is_blocked, is_paused)"
+                            " VALUES (%s, %s, %s, %s, %s)"
+                        ),
+                        (*key, rule.delay_s, rule.is_blocked, rule.is_paused),
+                    )
+            return rule
+
+        return self._repeated_when_lost(change_it)
 
     def rules(self) -> list[DomainRule]:
-        rows = self._rows(
-            "SELECT crawl, domain, delay_s, is_blocked FROM @rules"
-            ' ORDER BY crawl, domain COLLATE "C"'
-        )
-        return [DomainRule(crawl or None, *rest) for crawl, *rest in rows]
+        return list(map(_rule, self._rows(f'{_RULES} ORDER BY crawl, domain COLLATE "C"')))
 
     def order_purge(self, shard: int, crawl: int, domain: str) -> None:
         with self._changing() as session:
@@ -571,6 +586,11 @@ class PostgresControl:
                 self._sql("UPDATE @purges SET shard = %s WHERE id = %s"),
                 (shard_of_domain(domain, shards), number),
             )
+
+
+def _rule(row: Row) -> DomainRule:
+    crawl, *rest = row
+    return DomainRule(crawl or None, *rest)
 
 
 def _the_crawl(crawl: int, rows: list[Any]) -> Crawl:

@@ -55,6 +55,12 @@ JOBS = (
 RECEIVED = "SELECT source, up_to FROM @received"
 SEED_NAMES = "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s"
 DOMAINS = "SELECT id, name, next_at, delay_s FROM @domains WHERE queued > 0"
+_WAITING_IN = (
+    "SELECT name, queued FROM @domains AS domains WHERE name = ANY(%s::text[]) AND queued > 0"
+    " AND EXISTS (SELECT 1 FROM @origins AS origins JOIN @urls AS urls"
+    f" ON urls.crawl = %s AND urls.origin = origins.id AND urls.{IS_QUEUED}"
+    " WHERE origins.domain = domains.id AND origins.is_waiting)"
+)
 
 
 class PostgresReader(ShardTables):
@@ -85,6 +91,9 @@ class PostgresReader(ShardTables):
         return self._with_origins(
             self._rows(f"{DOMAINS} ORDER BY queued DESC, id LIMIT %s", (limit,))
         )
+
+    def waiting_in(self, crawl: int, domains: Sequence[str]) -> dict[str, int]:
+        return dict(self._rows(_WAITING_IN, (list(domains), crawl)))
 
     def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
         rows = self._rows(f"{_PUT_OFF} ORDER BY ready_at LIMIT %s", (after, limit))

@@ -88,7 +88,9 @@ _CONTROL_FILES = (
     " is_read boolean NOT NULL DEFAULT false, trouble text NOT NULL DEFAULT '',"
     " reader text NOT NULL DEFAULT '', until double precision NOT NULL DEFAULT 0)",
 )
-CONTROL = (_CONTROL_FIRST, _CONTROL_LONGEST_FETCH, _CONTROL_FILES)
+# Unlike a block, a pause is meant to end.
+_CONTROL_PAUSES = ("ALTER TABLE @rules ADD COLUMN is_paused boolean NOT NULL DEFAULT false",)
+CONTROL = (_CONTROL_FIRST, _CONTROL_LONGEST_FETCH, _CONTROL_FILES, _CONTROL_PAUSES)
 
 _UPDATED = "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05"
 _UPDATED_OFTEN = "fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05"

@@ -275,19 +275,34 @@ class SqliteControl:
     # Orders of operators
 
     def set_rule(self, rule: DomainRule) -> None:
+        self.change_rule(rule.crawl, rule.domain, lambda _: rule)
+
+    def change_rule(
+        self, crawl: int | None, domain: str, change: Callable[[DomainRule], DomainRule]
+    ) -> DomainRule:
         with self._changing():
-            self._database.run(
-                "INSERT OR REPLACE INTO rules VALUES (?, ?, ?, ?)",
-                (rule.crawl or ALL_CRAWLS, rule.domain, rule.delay_s, rule.is_blocked),
-            )
+            key = (crawl or ALL_CRAWLS, domain)
+            found = self._rules("WHERE crawl = ? AND domain = ?", key)
+            rule = change(found[0] if found else DomainRule(crawl, domain))
+            self._database.run("DELETE FROM rules WHERE crawl = ? AND domain = ?", key)
+            if not rule.is_empty:
+                self._database.run(
+                    "INSERT INTO rules (crawl, domain, delay_s, is_blocked, is_paused)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    (*key, rule.delay_s, rule.is_blocked, rule.is_paused),
+                )
+        return rule
 
     def rules(self) -> list[DomainRule]:
+        return self._rules("ORDER BY crawl, domain")
+
+    def _rules(self, which: str, parameters: tuple[Any, ...] = ()) -> list[DomainRule]:
         rows = self._database.rows(
-            "SELECT crawl, domain, delay_s, is_blocked FROM rules ORDER BY crawl, domain"
+            f"SELECT crawl, domain, delay_s, is_blocked, is_paused FROM rules {which}", parameters
         )
         return [
-            DomainRule(crawl or None, domain, delay_s, bool(is_blocked))
-            for crawl, domain, delay_s, is_blocked in rows
+            DomainRule(crawl or None, domain, delay_s, bool(is_blocked), bool(is_paused))
+            for crawl, domain, delay_s, is_blocked, is_paused in rows
         ]
 
     def order_purge(self, shard: int, crawl: int, domain: str) -> None:

@@ -48,6 +48,12 @@ _PUT_OFF_OF = (
     f" (SELECT 1 FROM urls WHERE crawl = ? AND urls.origin = origins.id AND {IS_QUEUED})"
     " ORDER BY ready_at LIMIT ?"
 )
+_WAITING_IN = (
+    "SELECT name, queued FROM domains WHERE name IN (SELECT value FROM json_each(?)) AND queued > 0"
+    " AND EXISTS (SELECT 1 FROM origins CROSS JOIN urls"
+    f" ON urls.crawl = ? AND urls.origin = origins.id AND urls.{IS_QUEUED}"
+    " WHERE origins.domain = domains.id AND origins.queued > 0)"
+)
 
 
 class SqliteReader:
@@ -99,6 +105,9 @@ class SqliteReader:
                 (limit,),
             )
         )
+
+    def waiting_in(self, crawl: int, domains: Sequence[str]) -> dict[str, int]:
+        return dict(self._database.rows(_WAITING_IN, (to_json(list(domains)), crawl)))
 
     def put_off(self, after: float, limit: int) -> list[StoredOrigin]:
         return [StoredOrigin(*row) for row in self._database.rows(_PUT_OFF, (after, limit))]

@@ -52,7 +52,7 @@ _CRAWLS = _Table(
 _OTHERS = (
     _Table("seeds", ("id", "shard", "crawl", "urls")),
     # Those of all crawls have the crawl 0.
-    _Table("rules", ("crawl", "domain", "delay_s", "is_blocked"), (-1, "")),
+    _Table("rules", ("crawl", "domain", "delay_s", "is_blocked", "is_paused"), (-1, "")),
     _Table("purges", ("id", "shard", "crawl", "domain")),
     _Table("grants", ("crawl", "member", "pages"), (0, "")),
     _Table("notes", ("id", "crawl", "at", "text")),

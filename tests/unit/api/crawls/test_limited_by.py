@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from manyhands.api.crawls.limited_by import NO_WORKER, OwnerFigures, PutOff, Situation, limited_by
+from manyhands.api.crawls.limited_by import (
+    NO_WORKER,
+    HeldDomain,
+    OwnerFigures,
+    PutOff,
+    Situation,
+    limited_by,
+)
 from manyhands.shared.crawl.states import FINAL_CRAWL_STATES, CrawlState
 from manyhands.shared.crawl.store.model import SeedFile
 from tests.unit.api.crawls.made_up import CREATED_AT, a_crawl, counters
@@ -146,3 +153,15 @@ def test_hosts_that_are_put_off_are_told_beside_what_else_limits_a_crawl():
     alone = replace(situation(queued=3), put_off=[dead])
     assert limited_by(a_crawl(), alone).startswith("host put off: http://a.example:81")
     assert limited_by(a_crawl(), replace(alone, members=0)) == NO_WORKER
+
+
+def test_domains_that_are_held_are_told_with_the_way_out():
+    running, held = a_crawl(CrawlState.RUNNING), HeldDomain("a.example", is_paused=True, queued=100)
+    said = limited_by(running, replace(situation(figures()), held=[held]))
+    assert said.endswith("; a.example is paused: URLs wait until it is resumed, or purged")
+    blocked = HeldDomain("b.example", is_blocked=True, queued=200)
+    where = replace(situation(figures(), queued=300), held=[held, blocked])
+    assert limited_by(running, where) == (
+        "b.example is blocked and 1 domains more: URLs wait until it is unblocked, or purged"
+    )
+    assert limited_by(running, replace(where, members=0)) == NO_WORKER

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from manyhands.api.crawls import views
+from manyhands.api.crawls.limited_by import HeldDomain
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.crawl.store.model import (
     COUNTERS,
@@ -147,3 +148,32 @@ def test_hosts_that_are_put_off_are_told_with_reason_and_times():
         "host put off: http://soon.example (robots.txt: connection refused) and 1 hosts more, "
         "tried again at 00:17:10 UTC, given up at 00:21:40 UTC at the latest"
     )
+
+
+def test_nothing_waits_of_a_crawl_that_has_ended():
+    counted = counters(queued=5, cancelled=1)
+    view = views.view(told(a_crawl(CrawlState.LIMIT_REACHED)), counted, [], None, STARTED_AT)
+    assert (view.urls["queued"], view.urls["cancelled"], view.left_out) == (0, 6, {"cancelled": 6})
+
+
+def test_domains_are_held_by_the_rules_of_the_crawl_and_of_all():
+    rules = [
+        DomainRule(None, "a.example", is_paused=True),
+        DomainRule(3, "a.example", is_blocked=True),
+        DomainRule(4, "b.example", is_blocked=True),
+        DomainRule(3, "c.example", 5.0),
+    ]
+    assert views.held_domains(rules, 3) == {
+        "a.example": HeldDomain("a.example", is_blocked=True, is_paused=True)
+    }
+    held = [HeldDomain(f"{number}.example", queued=number) for number in range(12)]
+    view = views.view(told(a_crawl()), counters(queued=7), [], None, STARTED_AT, held)
+    assert [one.queued for one in view.held] == list(range(11, 1, -1))
+
+
+def test_a_time_that_only_a_rule_puts_off_is_told_with_it():
+    stored = StoredDomain(1, "a.example", 100.0, [], delay_s=1.0)
+    for delay_s, next_at in ((None, 100.0), (0.5, 100.0), (60.0, 159.0)):
+        rule = DomainRule(None, "a.example", delay_s)
+        [found] = views.domains([stored], [rule], 1, now=50.0)
+        assert found.next_at is not None and found.next_at.timestamp() == next_at

@@ -133,6 +133,7 @@ class Bench:
             CRAWL, spec, CrawlState.RUNNING, scope, "Manyhands of a crawl", 3600.0, self.allowance
         )
         crawls = LiveCrawls({CRAWL: self.crawl})
+        crawls.obey([])
         self.shard = OwnedShard(0, 1)
         self.lease_guard = LeaseGuard(LEASE_S)
         self.lease_guard.granted(0, 1, self.lease_guard.now())

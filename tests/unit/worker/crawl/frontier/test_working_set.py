@@ -21,6 +21,7 @@ from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.model import (
     ClaimedUrl,
+    DomainRule,
     NewUrl,
     Settled,
     StoredDomain,
@@ -45,6 +46,7 @@ from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.frontier.page_grants import PageGrants
 from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request
 from manyhands.worker.crawl.frontier.working_set import ShardHosts, WorkingSet
+from manyhands.worker.crawl.politeness.delays import Delay
 from manyhands.worker.crawl.politeness.robots import ALLOW_ALL, rules_of
 from manyhands.worker.crawl.shards.leases import LeaseGuard
 from manyhands.worker.crawl.shards.owned import OwnedShard
@@ -110,6 +112,7 @@ class Bench:
         scope = Scope(spec.scope, Exclusions.parse([]))
         self.crawl = LiveCrawl(CRAWL, spec, CrawlState.RUNNING, scope, "Manyhands")
         self.crawls = LiveCrawls({CRAWL: self.crawl})
+        self.crawls.obey([])
         self.settling = Settling(self.store, self._store_failed)
         wakeup = Wakeup()
         self.hosts = WorkingSet(
@@ -157,6 +160,10 @@ class Bench:
             await self.hosts.load(self.shard)
             await asyncio.sleep(LOAD_S)
 
+    def order(self, *rules: DomainRule) -> None:
+        """As `commands` does: from now on these are the rules."""
+        self.hosts.orders_changed(self.crawls.obey(rules))
+
     async def admit(self, *urls: str) -> None:
         """As the admission does."""
         new = new_urls(urls)
@@ -174,7 +181,7 @@ class Bench:
 
     def end(self, visit: Visit, delay_s: float = 0.0) -> None:
         """The answer is here."""
-        self.hosts.turn_ended(visit.request, delay_s)
+        self.hosts.turn_ended(visit.request, lambda: Delay(delay_s, delay_s))
 
     async def settle(self, visit: Visit, settled: Settled) -> None:
         await self.settling.settle(visit.origin.domain.shard, settled)
@@ -657,7 +664,7 @@ async def test_urls_of_a_crawl_that_is_paused_go_back_and_come_again(bench: Benc
     await bench.admit(A + "1", A + "2", A + "3")
     visit = await bench.begun()
     bench.crawl.state = CrawlState.PAUSED
-    bench.hosts.crawls_stopped([CRAWL])
+    bench.hosts.orders_changed(())
     await bench.fetch(visit)
     await bench.quiet()
     assert bench.page_fetches.begun.empty()
@@ -665,6 +672,101 @@ async def test_urls_of_a_crawl_that_is_paused_go_back_and_come_again(bench: Benc
     bench.crawl.state = CrawlState.RUNNING
 
     assert (await bench.begun()).url in (A + "2", A + "3")
+
+
+async def test_a_domain_that_is_held_keeps_its_urls_until_it_is_not(bench: Bench) -> None:
+    await bench.admit(A + "1", A + "2", A + "3")
+    visit = await bench.begun()
+    bench.order(DomainRule(None, "site.example", is_blocked=True))
+    await bench.fetch(visit)
+    await bench.admit(A + "4", B + "1", "http://other.example/")
+
+    other = await bench.begun()
+    assert other.url == "http://other.example/"
+    await bench.fetch(other)
+    await bench.quiet()
+    assert bench.page_fetches.begun.empty()
+    assert await bench.queued() == {A + "2", A + "3", A + "4", B + "1"}
+    bench.order()
+
+    for _ in range(4):
+        await bench.fetch(await bench.begun())
+    await bench.quiet()
+    assert await bench.queued() == set()
+
+
+async def test_urls_that_were_asked_for_before_an_order_go_back(bench: Bench) -> None:
+    await bench.admit(A + "1")
+    visit = await bench.begun()
+    bench.may_load.clear()
+    async with bench.slow_store(partial(admit, urls=new_urls([A + "2"]))):
+        bench.hosts.refill(visit.origin)
+        await asyncio.sleep(0)
+        bench.order(DomainRule(CRAWL, "site.example", is_paused=True))
+    await bench.fetch(visit)
+    await bench.quiet()
+
+    assert bench.page_fetches.begun.empty()
+    assert await bench.queued() == {A + "2"}
+
+
+async def test_a_pause_in_one_crawl_holds_up_no_other(bench: Bench) -> None:
+    await bench.admit(A + "1")
+    bench.order(DomainRule(CRAWL + 1, "site.example", is_paused=True))
+
+    assert (await bench.begun()).url == A + "1"
+
+
+async def test_a_delay_that_is_taken_back_counts_at_once(bench: Bench) -> None:
+    bench.order(DomainRule(None, "site.example", delay_s=HOUR_S))
+    await bench.admit(A + "1", A + "2")
+    visit = await bench.begun()
+    bench.hosts.turn_ended(
+        visit.request,
+        lambda: bench.crawls.pace("site.example", bench.crawl, None),
+    )
+    await bench.settle(visit, endings.ended(visit.claimed, UrlState.DONE, "", 200))
+    await bench.quiet()
+    domain = visit.origin.domain
+    assert domain.next_at > time.monotonic() + HOUR_S / 2
+    # Others, who may not have heard of the rule yet, or no more, need not wait for it.
+    assert domain.lasting_next_at < time.monotonic()
+    assert bench.page_fetches.begun.empty()
+    bench.order()
+
+    assert (await bench.begun()).url == A + "2"
+
+
+async def test_a_delay_counts_for_a_domain_that_was_asked_elsewhere(bench: Bench) -> None:
+    """By the last owner, or before it left memory."""
+    bench.order(DomainRule(None, "site.example", delay_s=HOUR_S))
+    await bench.store.change(0, partial(admit, urls=new_urls([A + "1"])))
+    await bench.store.change(0, partial(_asked, ended_at=time.time(), delay_s=0.05))
+    await asyncio.sleep(2 * LOAD_S + 0.05)
+    await bench.quiet()
+    assert bench.page_fetches.begun.empty()
+    bench.order()
+
+    assert (await bench.begun()).url == A + "1"
+
+
+async def test_urls_that_wait_in_memory_can_be_purged(bench: Bench) -> None:
+    await bench.admit(A + "1", A + "2", A + "3")
+    visit = await bench.begun()
+    purged, may_come = 0, True
+    while may_come:
+        may_come = bench.hosts.give_back(0, CRAWL, "site.example")
+        purged += await bench.store.change(0, lambda store: store.purge(CRAWL, "site.example", 9))
+    await bench.fetch(visit)
+    await bench.quiet()
+
+    assert purged == 2
+    assert bench.page_fetches.begun.empty()
+
+
+def _asked(store: ShardStore, ended_at: float, delay_s: float) -> None:
+    [domain] = store.take_domains(time.time(), 1)
+    store.put_domain(domain.id, ended_at + delay_s, delay_s)
 
 
 # A life
