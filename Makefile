@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check lint unit format test audit demo prove loadtest bench-consumer bench-broker bench-ingest \
-	bench-network bench-worker bench-state bench-fetch bench-crawl bench-sinks bench-warc lock clean
+	bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -76,6 +76,9 @@ bench-fetch: setup ## Our fetcher beside aiohttp, pyreqwest and httpx; table in 
 
 bench-crawl: setup ## A made-up web crawled by us, Scrapy and Colly; table in docs/benchmarks
 	$(PY) -m loadtest bench-crawl $(ARGS)
+
+bench-hosts: setup ## Crawls and fetch jobs on one to three worker hosts; table in docs/benchmarks
+	$(PY) -m loadtest bench-hosts $(ARGS)
 
 bench-sinks: setup ## Three sinks at once, and what a crawl into sinks costs; table in docs/benchmarks
 	$(PY) -m loadtest bench-sinks $(ARGS)

@@ -6,14 +6,24 @@ the tests that need it are left out.
 """
 
 import functools
+import os
 import platform
 from pathlib import Path
 
 from devservers.build import CACHE, BuildError, made_once
+from devservers.checkout import PRODUCT_PATH
 from devservers.packages import missing_tools, unpack_packages
 
 # That for programs with threads.
 LIBRARY = "libfaketimeMT.so.1"
+# Run by Python when it starts. Its own sleep waits for a moment of the monotonic clock, which
+# libfaketime 0.9.10 shifts although it must not: the sleep ends at once, with EINVAL.
+SITE = """\
+import select
+import time
+
+time.sleep = lambda seconds: select.select((), (), (), seconds)[0] or None
+"""
 
 
 class SettableClock:
@@ -22,6 +32,9 @@ class SettableClock:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._site = file.with_name(f"{file.name}-site")
+        self._site.mkdir()
+        (self._site / "sitecustomize.py").write_text(SITE)
         self.ahead_s = 0
         self.step(0)
 
@@ -41,6 +54,7 @@ class SettableClock:
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
+            "PYTHONPATH": os.pathsep.join((str(self._site), PRODUCT_PATH)),
         }
 
 

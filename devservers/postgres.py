@@ -43,7 +43,7 @@ class PostgresServer(Server):
     def __init__(self, *, data_dir: Path | None = None, address: str | None = None) -> None:
         """`address`: one on which other machines reach it too, with the password."""
         super().__init__(data_dir=data_dir)
-        self._address = address
+        self.address = address
 
     @property
     def url(self) -> str:
@@ -89,7 +89,7 @@ class PostgresServer(Server):
             *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"),
             "--no-sync",  # of the empty database: nothing in it is worth a wait
         )
-        if self._address is None:
+        if self.address is None:
             return
         with (database / "pg_hba.conf").open("a", encoding="utf-8") as rules:
             rules.write("host all all samenet scram-sha-256\n")
@@ -110,7 +110,7 @@ class PostgresServer(Server):
 
     @property
     def _addresses(self) -> list[str]:
-        return ["127.0.0.1", *([self._address] if self._address else [])]
+        return ["127.0.0.1", *([self.address] if self.address else [])]
 
     def _is_ready(self, child: Child, port: int) -> bool:
         del port
@@ -124,7 +124,8 @@ class PostgresStandby(PostgresServer):
     name = "PostgreSQL standby"
 
     def __init__(self, primary: PostgresServer) -> None:
-        super().__init__()
+        """Other machines reach it where they reach the primary."""
+        super().__init__(address=primary.address)
         self._primary = primary
 
     @property

@@ -40,6 +40,8 @@ COLOURS = {
     "bare": "#c2571a",
     "plain": "#c2571a",
     "checked": "#1a9e96",
+    "polite": "#1f6feb",
+    "impolite": "#c2571a",
 }
 INK, FAINT, GRID = "#1f2328", "#59636e", "#e4e7eb"
 STYLE = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif'"

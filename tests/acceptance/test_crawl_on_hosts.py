@@ -3,22 +3,24 @@ each other over a network only. One ledger has the requests of all hosts, and de
 
 import asyncio
 import os
-import secrets
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from devservers import BrokerServer, PostgresServer, Relay
+from devservers import PostgresStandby, SettableClock
 from devservers.api import ApiServer
+from devservers.hosts import Network, can_make_hosts
 from loadtest.web.politeness import NS
+from loadtest.web.server_host import ServerHost, network_of, server_host
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.states import CrawlState
@@ -37,17 +39,14 @@ from tests.acceptance.scale import (
 from tests.conftest import StartWorker
 from tests.support.broker_state import BrokerState
 from tests.support.crawling import CONTACT, Crawling, process_of
-from tests.support.hosts import Network, can_make_hosts
+from tests.support.failover import assert_said_once, fail_over
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
 
 ENDED_WITHIN_S = 900 if IS_PROOF else 120
 pytestmark = pytest.mark.timeout(120 + ENDED_WITHIN_S)
 
-SERVER_HOST = "server"
 WORKER_HOSTS = ["worker1", "worker2", "worker3"]
-# Of the web's hosts, on the server host.
-WEB_ADDRESSES = "10.0.0.0/11"
 SLOTS = 50
 DELAY_S = 0.1
 # In a proof as long as the default, and not lost because the machine is busy.
@@ -60,6 +59,7 @@ AWAY_S = 2.0
 CUT_OFF_S = 8.0
 # An order to a domain: read by its owner, and requests that were under way have arrived.
 OBEYED_WITHIN_S = 3.0
+CLOCKS_AHEAD_S = dict(zip(WORKER_HOSTS, (60, -60, 0), strict=True))
 NOT_ALLOWED = "not allowed by robots.txt"
 JOBS_DELAY_S = 0.04
 JOBS_SLOTS = 200
@@ -85,8 +85,7 @@ def network() -> Iterator[Network]:
     if not can_make_hosts():
         assert not os.environ.get("CI"), "CI must be able to make network namespaces"
         pytest.skip("only root may make network namespaces")
-    with Network([SERVER_HOST, *WORKER_HOSTS]) as network:
-        network.lead(WEB_ADDRESSES, to=SERVER_HOST)
+    with network_of(WORKER_HOSTS) as network:
         yield network
 
 
@@ -94,15 +93,17 @@ def network() -> Iterator[Network]:
 class Fleet:
     """The server host, on which the test itself runs, and the workers: host → its service."""
 
-    network: Network
+    servers: ServerHost
     start_worker: StartWorker
-    broker: BrokerServer
-    postgres: PostgresServer
-    # What the workers, who are elsewhere, know of the broker and of the web.
-    broker_url: str
     crawling: Crawling
+    # What the workers, who are elsewhere, know of the web and of the state.
     settings: dict[str, str]
     workers: dict[str, WorkerUnderTest]
+    standby: PostgresStandby | None
+
+    @property
+    def network(self) -> Network:
+        return self.servers.network
 
     @property
     def web(self) -> SyntheticWeb:
@@ -110,7 +111,7 @@ class Fleet:
 
     def start(self, host: str, **more: str) -> None:
         self.workers[host] = self.network.on(
-            host, lambda: self.start_worker(self.broker_url, **self.settings | more)
+            host, lambda: self.start_worker(self.servers.broker_url, **self.settings | more)
         )
 
     def owns(self, host: str) -> int:
@@ -143,28 +144,20 @@ class Fleet:
 
 @pytest.fixture
 def start_fleet(network: Network, start_worker: StartWorker) -> Iterator[Callable[..., Fleet]]:
-    """With the web and the number of hosts that are to have a worker."""
+    """With its web, and a standby of its database if there is to be one."""
     with ExitStack() as opened:
-        opened.enter_context(network.inside(SERVER_HOST))
-        address = network.address(SERVER_HOST)
 
-        def start(spec: WebSpec) -> Fleet:
-            postgres = opened.enter_context(PostgresServer(address=address))
-            broker = opened.enter_context(BrokerServer())
-            relay = opened.enter_context(Relay(broker.port, 0, address))
-            web = opened.enter_context(SyntheticWeb(spec))
-            here = f"{postgres.url}?schema=test_{secrets.token_hex(8)}"
-            crawling = Crawling(here, web)
+        def start(spec: WebSpec, *, has_standby: bool = False) -> Fleet:
+            servers = opened.enter_context(server_host(network, spec))
+            place, standby = servers.postgres.url, None
+            if has_standby:
+                standby = opened.enter_context(PostgresStandby(servers.postgres))
+                place = standby.url_of_both
+            crawling = Crawling(place, servers.web)
             opened.callback(crawling.close)
-            elsewhere = {
-                name: value.replace("127.0.0.1", address)
-                for name, value in crawling.settings(
-                    f"crawl:1x{SLOTS} parse:1x20", CRAWL_LEASE_S=f"{LEASE_S}"
-                ).items()
-            }
-            broker_url = relay.url_for(broker).replace("127.0.0.1", address)
+            settings = crawling.settings(f"crawl:1x{SLOTS} parse:1x20", CRAWL_LEASE_S=f"{LEASE_S}")
             return Fleet(
-                network, start_worker, broker, postgres, broker_url, crawling, elsewhere, {}
+                servers, start_worker, crawling, servers.from_elsewhere(settings), {}, standby
             )
 
         yield start
@@ -233,7 +226,7 @@ async def test_a_crawl_while_hosts_are_cut_off_and_hosts_broker_and_database_are
         await asyncio.sleep(max(0.0, CRAWL_KILL_EVERY_S - faults[-1][1]))
     await fleet.own_all()
     faults_ns = [at_ns for at_ns, _ in faults]
-    for server in (fleet.broker, fleet.postgres):
+    for server in (fleet.servers.broker, fleet.servers.postgres):
         faults_ns.append(fleet.web.counts().now_ns)
         server.kill()
         await asyncio.sleep(AWAY_S)
@@ -287,6 +280,69 @@ async def test_what_a_host_could_not_send_is_not_sent_when_the_network_is_back(
     assert late == []
 
 
+@pytest.mark.proof
+@pytest.mark.faketime
+async def test_hosts_whose_clocks_are_a_minute_off_share_a_crawl(
+    start_fleet: Callable[..., Fleet], record_property: Record, tmp_path: Path
+) -> None:
+    """One is ahead, one behind; the shards of the first go to the others."""
+    fleet = start_fleet(
+        WebSpec(hosts=CRAWL_HOSTS, pages=CRAWL_PAGES, latency_ms=20, is_on_network=True)
+    )
+    crawling = fleet.crawling
+    began = datetime.now(UTC)
+    for host, ahead_s in CLOCKS_AHEAD_S.items():
+        clock = SettableClock(tmp_path / f"clock-{host}")
+        clock.step(ahead_s)
+        # Nobody waits for fetches of one that gives its shards back.
+        more = {"CRAWL_LEASE_S": f"{LONG_LEASE_S}", "FETCH_TIMEOUT_S": "300"}
+        fleet.start(host, FETCH_USER_AGENT=f"Manyhands/{host}", **more, **clock.settings)
+    await fleet.own_all()
+    for host, ahead_s in CLOCKS_AHEAD_S.items():
+        said = datetime.fromisoformat(fleet.workers[host].logged[0]["timestamp"])
+        assert (said - began).total_seconds() == pytest.approx(ahead_s, abs=29)
+    crawl = crawling.start(delay_s=DELAY_S)
+    await crawling.has_pages(crawl, CRAWL_PAGES // 3, ENDED_WITHIN_S)
+    first = fleet.workers[WORKER_HOSTS[0]]
+    first.terminate()
+
+    await assert_whole_and_polite(fleet, crawl)
+
+    assert await first.ended() == 0, first.stderr
+    assert crawling.pages_twice() == 0
+    record_property("pages", crawling.coverage().wanted)
+
+
+@pytest.mark.proof
+async def test_hosts_go_on_with_the_standby_of_their_database(
+    start_fleet: Callable[..., Fleet], record_property: Record
+) -> None:
+    spec = WebSpec(
+        hosts=CRAWL_HOSTS, pages=CRAWL_PAGES, latency_ms=HOSTS_ANSWER_MS, is_on_network=True
+    )
+    fleet = start_fleet(spec, has_standby=True)
+    assert fleet.standby is not None
+    crawling, workers = fleet.crawling, fleet.workers.values()
+    for host in WORKER_HOSTS:
+        fleet.start(host, CRAWL_LEASE_S=f"{LONG_LEASE_S}")
+    await fleet.own_all()
+    crawl = crawling.start(delay_s=DELAY_S)
+    await crawling.has_pages(crawl, CRAWL_PAGES // 20, ENDED_WITHIN_S)
+    fault_ns = fleet.web.counts().now_ns
+    await fail_over(fleet.servers.postgres, fleet.standby, workers, 1)
+
+    await assert_whole_and_polite(fleet, crawl)
+
+    for worker in workers:
+        assert_said_once(worker, 1)
+    repeats, were_open = crawling.repeats_at([fault_ns]), len(crawling.open_at(fault_ns))
+    record_property("pages", crawling.coverage().wanted)
+    record_property("fetched twice", repeats.total())
+    record_property("open at the fault", were_open)
+    assert repeats[None] == 0
+    assert repeats[fault_ns] <= were_open
+
+
 async def test_the_jobs_of_one_host_are_fetched_one_at_a_time_by_two_hosts(
     start_fleet: Callable[..., Fleet], record_property: Record, tmp_path: Path
 ) -> None:
@@ -311,7 +367,7 @@ async def test_the_jobs_of_one_host_are_fetched_one_at_a_time_by_two_hosts(
     await fleet.own_all()
     settings = {"CRAWL_STATE": crawling.place, "API_KEYS": "none"}
     with (
-        ApiServer(fleet.broker, settings=settings) as api,
+        ApiServer(fleet.servers.broker, settings=settings) as api,
         httpx.Client(base_url=api.url, trust_env=False) as client,
     ):
 
@@ -326,7 +382,7 @@ async def test_the_jobs_of_one_host_are_fetched_one_at_a_time_by_two_hosts(
 
         # The folder's last: by then the hosts are busy with the pages.
         jids = {url: post(url) for url in [*pages, *refused]}
-        dead = BrokerState(fleet.broker)
+        dead = BrokerState(fleet.servers.broker)
         await eventually(lambda: len(dead.dead) == REFUSED_JOBS, ENDED_WITHIN_S)
         await eventually(lambda: crawling.counters(NO_CRAWL)["done"] == len(pages), ENDED_WITHIN_S)
         for url in refused:

@@ -16,6 +16,7 @@ from manyhands.shared.crawl.states import CrawlState
 from tests.acceptance.scale import AWAY_S, AWAY_TIMES, CRAWL_HOSTS, CRAWL_PAGES
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawling, in_flight_at_most
+from tests.support.failover import AWAY, BACK, assert_said_once, fail_over, is_said
 from tests.support.service_pages import children_of, metric_of
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
@@ -23,9 +24,9 @@ from tests.support.worker_process import WorkerUnderTest
 pytestmark = pytest.mark.timeout(1500)
 
 SLOTS = 50
-STAGES = f"crawl:2x{SLOTS} parse:1x40"
-AWAY = "the crawls' state is away: crawls wait for it"
-BACK = "the crawls' state is back: crawls go on"
+# Processes that own shards.
+OWNERS = 2
+STAGES = f"crawl:{OWNERS}x{SLOTS} parse:1x40"
 # Far longer than any of these crawls takes.
 ENDS_WITHIN_S = 900.0
 
@@ -80,17 +81,6 @@ def crawl_figure(worker: WorkerUnderTest, figure: str) -> float:
     return metric_of(worker, "manyhands_worker_crawl_state", f'figure="{figure}"')
 
 
-async def said_by_both(worker: WorkerUnderTest, event: str) -> None:
-    await eventually(lambda: worker.events().count(event) == 2, 60, f"not said by both: {event}")
-
-
-def assert_said_once(worker: WorkerUnderTest, absences: int) -> None:
-    """By each of two processes, and nothing was given up."""
-    assert worker.events().count(AWAY) == worker.events().count(BACK) == 2 * absences
-    assert not worker.has_logged("shard given up")
-    assert not worker.has_logged("could not be renewed")
-
-
 async def test_a_server_that_is_away_for_longer_than_the_leases(
     postgres: PostgresServer,
     broker_process: BrokerServer,
@@ -117,7 +107,7 @@ async def test_a_server_that_is_away_for_longer_than_the_leases(
 
     await assert_ends_whole(crawling, crawl, faults, record_property)
     crawling.close()
-    assert_said_once(worker, AWAY_TIMES)
+    assert_said_once(worker, OWNERS, AWAY_TIMES)
     (line, *_) = (line for line in worker.logged if line["event"] == AWAY)
     assert "refused" in line["reason"]
     (line, *_) = (line for line in worker.logged if line["event"] == BACK)
@@ -136,13 +126,11 @@ async def test_a_primary_that_is_killed_and_followed_by_its_standby(
         worker = start_worker(broker_process.url, **crawling.settings(STAGES))
         await crawling.has_pages(crawl, CRAWL_PAGES // 3, ENDS_WITHIN_S)
         faults.now()
-        primary.kill()
-        await said_by_both(worker, AWAY)
-        standby.promote()
+        await fail_over(primary, standby, [worker], OWNERS)
 
         await assert_ends_whole(crawling, crawl, faults, record_property)
         crawling.close()
-        assert_said_once(worker, 1)
+        assert_said_once(worker, OWNERS)
 
 
 @pytest.mark.proof
@@ -165,7 +153,7 @@ async def test_a_server_that_takes_everything_and_answers_nothing(
     faults.now()
     for stream in ("upstream", "downstream"):
         proxy.add_toxic("timeout", stream=stream, timeout=0)
-    await said_by_both(worker, AWAY)
+    await is_said(AWAY, [worker], OWNERS)
     await eventually(lambda: says_that_it_waits(worker), 30)
     # Longer than an answer is waited for.
     await asyncio.sleep(30)
@@ -173,7 +161,7 @@ async def test_a_server_that_takes_everything_and_answers_nothing(
 
     await assert_ends_whole(crawling, crawl, faults, record_property)
     crawling.close()
-    assert_said_once(worker, 1)
+    assert_said_once(worker, OWNERS)
 
 
 @pytest.mark.proof

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from devservers.build import build
+from devservers.hosts import Network, can_make_hosts
 from devservers.processes import Child
 from loadtest.lab.measure import Sample, steady_rate
 from manyhands.api.keys import new_key
@@ -26,7 +27,6 @@ from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS
 from tests.acceptance.scale import IS_PROOF, SPLIT_JOBS, SPLIT_ROUND_TRIPS_MS
 from tests.support.compose import ALL_IN_ONE, SERVER, WORKER, Service, services
 from tests.support.contained import Contained
-from tests.support.hosts import Network, can_make_hosts
 from tests.support.ledger import LEDGER_VARIABLE, LedgerTail
 from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from devservers.hosts import NAMESPACES, Network, can_make_hosts, remove_leftovers
 from tests.support.compose import ROOT
-from tests.support.hosts import NAMESPACES, Network, can_make_hosts, remove_leftovers
 
 MAKE_A_NETWORK_AND_DIE = """
 import os, signal
-from tests.support.hosts import Network
+from devservers.hosts import Network
 with Network(["a"]) as network:
     print(network.namespace("a"), flush=True)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -11,9 +11,9 @@ from pathlib import Path
 from shlex import quote
 
 from devservers.build import build, redis_server
+from devservers.hosts import Network
 from devservers.processes import Child
 from tests.support.compose import ROOT, Service
-from tests.support.hosts import Network
 
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # All named volumes are below; what else a machine has there, no service needs.

@@ -125,7 +125,7 @@ def _crawled(
     """Raises RunError unless all was as a perfect crawl has it."""
     with crawl_service(web, cell, directory, settings, state) as service:
         crawled = service.crawl(web, beside)
-    return crawled, check_perfect(web, crawled)
+    return crawled, check_perfect(web, crawled.counters)
 
 
 def _origin_values(web: SyntheticWeb) -> Values:

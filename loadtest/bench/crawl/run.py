@@ -2,18 +2,15 @@
 it, and watched through the state store. No API: the crawl is written where the API would."""
 
 import json
-import os
 import resource
-import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from devservers import BrokerServer
-from devservers.checkout import PRODUCT_PATH
 from devservers.processes import Child, wait_until
 from loadtest.bench.crawl.cells import CrawlCell
 from loadtest.bench.crawl.cpu import OTHER, Usage, peak_rss_bytes, usage_of
@@ -21,16 +18,16 @@ from loadtest.bench.crawl.figures import Look, Visited, check_counters, check_co
 from loadtest.lab.service_view import ask, children_of
 from loadtest.lib.errors import RunError
 from loadtest.lib.processes import listening_port
+from loadtest.lib.worker_service import start_worker
 from loadtest.web.oracle import coverage
 from loadtest.web.politeness import judge
 from loadtest.web.synthetic_web import SyntheticWeb
 from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import NewCrawl
+from manyhands.shared.crawl.store.model import Layout, NewCrawl
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ControlStore, ShardReaders
 from manyhands.shared.settings import CrawlSettings
-from manyhands.shared.settings.names import VARIABLE_PREFIXES
 from manyhands.shared.urls import shard_of_url
 
 CONTACT = "bench@example.org"
@@ -76,7 +73,7 @@ class CrawlService:
         roles = self._roles()
         with beside(roles):
             before = usage_of(roots, roles)
-            crawl = self._start(web)
+            crawl = start_crawl(self.control, self.shards, web.seeds)
             looks = self._watch(crawl)
             ended_at_s = time.monotonic()
             used = usage_of(roots, roles).since(before)
@@ -98,10 +95,7 @@ class CrawlService:
         return after_s + _used_by_ended_children_s() - ended_s - before_s
 
     def counters(self, crawl: int) -> Mapping[str, int]:
-        totals: Counter[str] = Counter()
-        for of_shard in self.readers.counters(self.control.layout(self.shards), crawl):
-            totals.update(of_shard)
-        return totals
+        return counters_of(self.readers, self.control.layout(self.shards), crawl)
 
     def _roles(self) -> dict[int, str]:
         port = listening_port(self.workers.pid)
@@ -110,20 +104,6 @@ class CrawlService:
         status = json.loads(ask(port, "/status"))
         children = {child["pid"]: child["process_type"] for child in status["service"]["children"]}
         return {self.broker_pid: "broker", self.workers.pid: "supervisor"} | children
-
-    def _start(self, web: SyntheticWeb) -> int:
-        spec = CrawlSpec(
-            contact=CONTACT,
-            scope=ScopeSpec(max_depth=MOST_DEPTH),
-            politeness=PolitenessSpec(delay_s=0.0),
-        )
-        crawl, _ = self.control.create_crawl(NewCrawl(spec), time.time())
-        by_shard: dict[int, list[str]] = {}
-        for url in web.seeds:
-            by_shard.setdefault(shard_of_url(url, self.shards), []).append(url)
-        self.control.add_seeds(crawl.id, by_shard)
-        self.control.all_seeds_added(crawl.id)
-        return crawl.id
 
     def _watch(self, crawl: int) -> list[Look]:
         looks: list[Look] = []
@@ -159,11 +139,8 @@ def crawl_service(
     gained by an orderly end. `settings` are more variables of all its processes; the state is in
     files of `directory`, unless `state` says where."""
     state = state or str(directory / "state")
-    log = directory / "worker.log"
     shards = CrawlSettings().shards
-    env = _inherited() | {
-        "PYTHONPATH": PRODUCT_PATH,
-        "WORKER_HTTP_BIND": "127.0.0.1:0",
+    env = {
         "WORKER_HANDLERS": HANDLERS,
         "WORKER_STAGES": cell.stages,
         "CRAWL_STATE": state,
@@ -177,8 +154,7 @@ def crawl_service(
         BrokerServer(settings=settings) as broker,
     ):
         control.layout(shards)
-        env["FAKTORY_URL"] = broker.url
-        workers = Child([sys.executable, "-m", "manyhands.worker"], log=log, env=env)
+        workers = start_worker(broker.url, env, directory / "worker.log")
         try:
             wait_for_shards(control, workers, cell, shards)
             time.sleep(SETTLE_S)
@@ -189,14 +165,38 @@ def crawl_service(
             workers.kill_all()
 
 
-def check_perfect(web: SyntheticWeb, crawled: Crawled) -> Visited:
+def start_crawl(control: ControlStore, shards: int, seeds: Sequence[str]) -> int:
+    """Written where the API would; its number."""
+    spec = CrawlSpec(
+        contact=CONTACT,
+        scope=ScopeSpec(max_depth=MOST_DEPTH),
+        politeness=PolitenessSpec(delay_s=0.0),
+    )
+    crawl, _ = control.create_crawl(NewCrawl(spec), time.time())
+    by_shard: dict[int, list[str]] = {}
+    for url in seeds:
+        by_shard.setdefault(shard_of_url(url, shards), []).append(url)
+    control.add_seeds(crawl.id, by_shard)
+    control.all_seeds_added(crawl.id)
+    return crawl.id
+
+
+def counters_of(readers: ShardReaders, layout: Layout, crawl: int) -> Mapping[str, int]:
+    """Of all shards together."""
+    totals: Counter[str] = Counter()
+    for of_shard in readers.counters(layout, crawl):
+        totals.update(of_shard)
+    return totals
+
+
+def check_perfect(web: SyntheticWeb, counters: Mapping[str, int]) -> Visited:
     """Raises RunError unless all was as a perfect crawl has it."""
     visits = web.ledger()
     check_coverage(coverage(web.perfect_crawl(), visits))
     verdict = judge(visits, delay_s=0.0)
     if not verdict.is_polite:
         raise RunError(f"not polite: {verdict}")
-    check_counters(crawled.counters, web.counts())
+    check_counters(counters, web.counts())
     return Visited.of(visits)
 
 
@@ -222,10 +222,3 @@ def _used_by_ended_children_s() -> float:
     """Of this process, for which it has waited; and of those for which they have."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _inherited() -> dict[str, str]:
-    """Without the caller's own settings, which must not leak in."""
-    return {
-        name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIXES)
-    }

@@ -63,7 +63,7 @@ def crawl_into_sinks(cell: CrawlCell, side: str) -> Values:
             crawled = service.crawl(web, lambda _roles: nullcontext())
             end_s = service.end()
             server_s = places.server_cpu_s() - server_before_s
-        visited = check_perfect(web, crawled)
+        visited = check_perfect(web, crawled.counters)
         wanted = wanted_urls(web.perfect_crawl())
         for sink, stored in places.stored.items():
             check_each_once(sink, wanted, stored())

@@ -1,4 +1,5 @@
-"""Several machines on one: each host of a test is a network namespace, all around one switch.
+"""Several machines on one: each host of a test or benchmark is a network namespace, all around one
+switch.
 
 Needs root. Nothing is added to the machine's own network, and everything is named after the process
 that made it, so that what a killed test left behind can be told from what another one is using.

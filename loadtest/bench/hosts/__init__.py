@@ -1,0 +1,1 @@
+"""`bench-hosts`: worker services on one to three hosts, and politeness beside none."""
