@@ -6,11 +6,23 @@ from datetime import UTC, datetime
 from typing import Self
 
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.crawl.store.model import SHARDS_AWAY, Crawl, DomainRule, Member, SeedFile
+from manyhands.shared.crawl.store.model import (
+    BROKER_WAIT_MS,
+    PROCESSOR_PERCENT,
+    SHARDS_AWAY,
+    Crawl,
+    DomainRule,
+    Member,
+    SeedFile,
+)
 
 # After a crawl was created: until then it is nobody's fault that nobody reads it.
 READ_WITHIN_S = 3.0
 NO_WORKER = "no worker with the stage crawl is running"
+# A broker answers within milliseconds.
+SLOW_BROKER_MS = 1_000
+# A process that has work for so much of the time does not get round to more.
+BUSY_PERCENT = 92
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,6 +37,9 @@ class OwnerFigures:
     is_parse_behind: bool
     # Shards whose place in the store their owners cannot reach.
     shards_away: int = 0
+    # The worst of all of them.
+    broker_wait_ms: int = 0
+    processor_percent: int = 0
 
 
 def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
@@ -35,6 +50,9 @@ def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
     def total(name: str) -> int:
         return sum(figures.get(name, 0) for figures in told)
 
+    def worst(name: str) -> int:
+        return max(figures.get(name, 0) for figures in told)
+
     return OwnerFigures(
         slots=total("slots"),
         slots_in_use=total("busy"),
@@ -42,6 +60,8 @@ def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
         waiting_domains=total("waiting"),
         is_parse_behind=any(figures.get("pace_percent", 100) < 100 for figures in told),
         shards_away=total(SHARDS_AWAY),
+        broker_wait_ms=worst(BROKER_WAIT_MS),
+        processor_percent=worst(PROCESSOR_PERCENT),
     )
 
 
@@ -207,6 +227,9 @@ def _but_for_hosts(crawl: Crawl, situation: Situation) -> str:
     if situation.figures is not None and situation.figures.shards_away:
         away = situation.figures.shards_away
         return f"waiting for the database: {away} of {situation.shards} shards cannot be reached"
+    if situation.figures is not None and situation.figures.broker_wait_ms >= SLOW_BROKER_MS:
+        waited_s = situation.figures.broker_wait_ms / 1000
+        return f"broker: it has not answered for {waited_s:.1f} s, and pages wait for it"
     if not situation.counters["queued"]:
         return _nothing_queued(situation)
     if situation.figures is not None:
@@ -228,6 +251,11 @@ def _nothing_queued(situation: Situation) -> str:
 def _by_figures(figures: OwnerFigures) -> str:
     if figures.is_parse_behind:
         return "waiting for parse: fetching is held back until it has caught up"
+    if figures.processor_percent >= BUSY_PERCENT:
+        return (
+            f"processor: a crawling process has work {figures.processor_percent} % of the time;"
+            " more processes or cores would help"
+        )
     if figures.slots_in_use >= figures.slots:
         return f"slots: all {figures.slots} are in use"
     if not figures.ready_domains:

@@ -26,7 +26,8 @@ STATE = family(
     "gauge",
     "Shards owned, those of them whose place is away, and damaged ones of all; slots, their pace "
     "by back-pressure, and how many are busy; domains in memory, ready or waiting for their time; "
-    "robots.txt asked for; answers on their way to broker and store",
+    "robots.txt asked for; answers on their way to broker and store, and how long the broker has "
+    "not answered; how much of the time the process has work",
     "figure",
 )
 STORE_AWAY = family(

@@ -16,7 +16,13 @@ from typing import Any
 from manyhands.shared.crawl.messages import crawl_queue
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.absence import were_here_for
-from manyhands.shared.crawl.store.model import HELD_PAGES, SHARDS_AWAY, LeaseLost
+from manyhands.shared.crawl.store.model import (
+    BROKER_WAIT_MS,
+    HELD_PAGES,
+    PROCESSOR_PERCENT,
+    SHARDS_AWAY,
+    LeaseLost,
+)
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.logs import get_logger
@@ -45,6 +51,7 @@ from manyhands.worker.crawl.frontier.working_set import LEAVE_LOOK_S, WorkingSet
 from manyhands.worker.crawl.leader import ANSWERED_WITHIN_S, Leader
 from manyhands.worker.crawl.metrics import CrawlFigures
 from manyhands.worker.crawl.politeness.robots_fetch import RobotsFetches
+from manyhands.worker.crawl.processor import ProcessorShare
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leasing import Leasing
@@ -60,6 +67,8 @@ from manyhands.worker.service.link import Family
 from manyhands.worker.sinks.sinks import Sinks
 
 LOAD_S = 0.25
+# What is said of the processor's share is of so long.
+BUSY_OVER_S = 5.0
 # Shards whose domains are loaded side by side, so that the way to the store does not add up. Each
 # may fill what room there is in memory.
 LOADED_AT_ONCE = 8
@@ -105,6 +114,7 @@ class Owner:
         self._ended = asyncio.Event()
         # Each part knows only parts built before it.
         self._figures = CrawlFigures()
+        self._processor = ProcessorShare(time.monotonic(), over_s=BUSY_OVER_S)
         self._crawls = LiveCrawls(standing=standing_crawl(fetch))
         self._wakeup = Wakeup()
         self._slots = Slots(slots, in_flight)
@@ -181,11 +191,12 @@ class Owner:
             tasks,
             fetch.user_agent,
         )
+        self._pages = PagePusher(push, self.queue_of, tasks)
         page_ends = PageEnds(
             admission=self.admission,
             notes=notes,
             sinks=sinks,
-            pages=PagePusher(push, self.queue_of, tasks),
+            pages=self._pages,
             settling=settling,
             control=self._control,
             store_failed=store_failed,
@@ -318,6 +329,8 @@ class Owner:
         return self._dispatcher.figures() | {
             HELD_PAGES: self._crawls.held_pages,
             SHARDS_AWAY: self._watch.shards_away,
+            BROKER_WAIT_MS: round(self._pages.waits_s() * 1000),
+            PROCESSOR_PERCENT: self._processor.percent(),
         }
 
     def _wait_while_away(self, *, is_wanted: bool) -> None:
@@ -372,6 +385,7 @@ class Owner:
                 some = shards[start : start + LOADED_AT_ONCE]
                 await asyncio.gather(*(self._working_set.load(shard) for shard in some))
             await self._grants.return_unused()
+            self._processor.look(time.monotonic())
             self._wakeup.wake()
             await asyncio.sleep(LOAD_S)
 

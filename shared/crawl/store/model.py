@@ -332,6 +332,9 @@ class Lease:
 HELD_PAGES = "held_pages"
 # And its shards whose place in the store it cannot reach.
 SHARDS_AWAY = "shards_away"
+# And how long the broker has not answered, and how much of the time it has work.
+BROKER_WAIT_MS = "broker_wait_ms"
+PROCESSOR_PERCENT = "processor_percent"
 
 
 @dataclass(slots=True, frozen=True)

@@ -26,8 +26,9 @@ class _Waiting(NamedTuple):
 
 
 class PagePusher:
-    """State: what waits for the next push. `queue_of` gives the queue of a shard; the answer goes
-    to that of a job's first page, as all its pages have the same owner."""
+    """State: what waits for the next push, and since when each push is under way. `queue_of` gives
+    the queue of a shard; the answer goes to that of a job's first page, as all its pages have the
+    same owner."""
 
     def __init__(self, push: Push, queue_of: Callable[[int], str], tasks: Tasks) -> None:
         self._loop = asyncio.get_running_loop()
@@ -37,6 +38,7 @@ class PagePusher:
         self._waiting: list[_Waiting] = []
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._pushing: dict[object, float] = {}
 
     def push(self, page: FetchedPage, shard: int) -> "asyncio.Future[None]":
         """Done when the broker has it; repeated over lost connections until then."""
@@ -48,6 +50,11 @@ class PagePusher:
         elif self._timer is None:
             self._timer = self._loop.call_later(GATHER_S, self._send)
         return future
+
+    def waits_s(self) -> float:
+        """How long the oldest push has waited for its answer."""
+        now = self._loop.time()
+        return now - min(self._pushing.values(), default=now)
 
     def _send(self) -> None:
         if self._timer is not None:
@@ -68,6 +75,8 @@ class PagePusher:
             )
             for together in in_jobs(waiting, lambda one: len(one.page.body))
         ]
+        push = object()
+        self._pushing[push] = self._loop.time()
         try:
             await self._push(jobs)
         except Exception as error:
@@ -78,3 +87,5 @@ class PagePusher:
             for one in waiting:
                 if not one.pushed.done():
                     one.pushed.set_result(None)
+        finally:
+            del self._pushing[push]

@@ -129,6 +129,11 @@ def test_what_a_stopping_crawl_waits_for(where, said):
         (situation(), "100 URLs wait"),
         (situation(figures(is_parse_behind=True)), "waiting for parse"),
         (situation(figures(in_use=100)), "slots: all 100"),
+        (
+            situation(replace(figures(), broker_wait_ms=1500)),
+            "broker: it has not answered for 1.5 s",
+        ),
+        (situation(replace(figures(in_use=100), processor_percent=97)), "processor: a crawling"),
         (situation(figures(ready=0)), "politeness: 50 domains, all waiting"),
         (situation(figures()), "5 domains are ready"),
         (situation(replace(figures(), shards_away=2)), "waiting for the database: 2 of 4 shards"),

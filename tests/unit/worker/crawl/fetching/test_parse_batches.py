@@ -33,12 +33,17 @@ class Broker:
 
     def __init__(self) -> None:
         self.pushes: list[list[Job]] = []
+        self.came = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
         self.error: Exception | None = None
 
     async def push(self, jobs: Sequence[Job]) -> None:
         if self.error is not None:
             raise self.error
         self.pushes.append(list(jobs))
+        self.came.set()
+        await self.may_answer.wait()
 
     def visits(self) -> list[list[list[str]]]:
         """By push and by job."""
@@ -109,3 +114,17 @@ async def test_a_page_alone_is_a_job(size: int) -> None:
     broker = Broker()
     await pusher(broker).push(page(1, size), 3)
     assert broker.visits() == [[["visit-1"]]]
+
+
+async def test_how_long_the_oldest_push_has_waited_is_known() -> None:
+    broker = Broker()
+    broker.may_answer.clear()
+    pages = pusher(broker)
+    waiting = pages.push(page(1), 7)
+    assert pages.waits_s() == 0
+    await broker.came.wait()
+    await asyncio.sleep(0.05)
+    assert pages.waits_s() >= 0.04
+    broker.may_answer.set()
+    await waiting
+    assert pages.waits_s() == 0
