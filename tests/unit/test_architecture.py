@@ -50,7 +50,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("__main__",),
     ),
     "worker.crawl": (
-        ("politeness", "announcement", "crawl_files", "metrics", "progress", "wakeup"),
+        ("politeness", "announcement", "crawl_files", "metrics", "processor", "progress", "wakeup"),
         ("shards",),
         ("frontier", "leader"),
         ("fetching",),
