@@ -69,9 +69,10 @@ def mark_job(tag: str, who: str) -> Job:
 
 
 def is_fetch_queue(name: str) -> bool:
-    """Of those that belong to the store that has claimed the broker."""
+    """Of those that belong to the store that has claimed the broker; also what the settings call
+    all of them, `fetch.*`."""
     base, _, number = name.rpartition(".")
-    return base == FETCH_QUEUE and number.isdecimal()
+    return base == FETCH_QUEUE and (number == "*" or number.isdecimal())
 
 
 def are_fetch_queues(names: Iterable[str]) -> bool:

@@ -8,11 +8,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from itertools import groupby
 from operator import itemgetter
 from typing import Protocol
 
-from manyhands.shared.crawl.claim import is_fetch_queue
+from manyhands.shared.crawl.claim import are_fetch_queues, is_fetch_queue
 from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobtypes import FETCH, JOB_TYPES, PARSE_QUEUE
@@ -40,6 +41,7 @@ _FEEDING = _NAMED_BY_QUEUE | {
 }
 # What an owner of shards takes jobs from, by the stage.
 _OWNED_QUEUES = {FETCH: f"{FETCH_QUEUE}.*", CRAWL_STAGE: ALL_CRAWL_QUEUES}
+_OWNERS = {queues: name for name, queues in _OWNED_QUEUES.items()}
 
 
 @dataclass(slots=True, frozen=True)
@@ -138,9 +140,9 @@ def without_a_store(stages: tuple[Stage, ...], group: ProcessGroup) -> tuple[Sta
 
 
 def with_owner(stages: Sequence[Stage]) -> tuple[Stage, ...]:
-    """Who takes fetch jobs or has crawls owns shards, and whoever owns a shard has both. What
-    WORKER_QUEUES names of them is a stage of its own: its queues are those of the shards that the
-    process has. Raises ConfigError where it names single queues of shards."""
+    """Who takes fetch jobs or has crawls owns shards, and whoever owns a shard has both: in stages
+    of their own, whose queues are those of the shards that the process has. Raises ConfigError
+    where single queues of shards are named."""
     parts = [part for stage in stages for part in _parts(stage)]
     names = {stage.name for stage in parts}
     if not names & FETCHING_STAGES:
@@ -149,49 +151,62 @@ def with_owner(stages: Sequence[Stage]) -> tuple[Stage, ...]:
     return (*parts, *(_stage(name, _OWNED_QUEUES[name]) for name in missing))
 
 
-def names_fetch_jobs(
+class Naming(IntEnum):
+    """How the settings ask for fetch jobs. In particular: the service must not leave them out.
+    Among others in WORKER_QUEUES they may be left to those who share a store: the same file is made
+    for many hosts."""
+
+    NOT_AT_ALL = 0
+    AMONG_OTHERS = 1
+    IN_PARTICULAR = 2
+
+
+def naming_of_fetch_jobs(
     groups: Iterable[ProcessGroup], queues: str, options: Mapping[str, StageOptions]
-) -> bool:
-    """Whether the settings ask for fetch jobs in particular, so that the service must not leave
-    them out. Among others in WORKER_QUEUES they may be left to those who share a store: the same
-    file is made for many hosts."""
-    names = {name for group in groups for name in group.stage_names}
-    of_stages = [options[name].queues or "" for name in names if name in options]
-    of_all = are_for_fetching(queues)
-    is_of_a_stage = FETCH in names or any(map(any, map(are_for_fetching, of_stages)))
-    return is_of_a_stage or (bool(of_all) and all(of_all))
+) -> Naming:
+    stages = {name for group in groups for name in group.stage_names}
+    of_stages = [options[name].queues or "" for name in stages if name in options]
+    if FETCH in stages or any(are_fetch_queues(_names(text)) for text in of_stages):
+        return Naming.IN_PARTICULAR
+    named = _names(queues)
+    if not are_fetch_queues(named):
+        return Naming.NOT_AT_ALL
+    return Naming.IN_PARTICULAR if all(map(is_fetch_queue, named)) else Naming.AMONG_OTHERS
 
 
-def are_for_fetching(queues: str) -> list[bool]:
-    """Each of the entries of WORKER_QUEUES."""
-    entries = (entry.strip() for entry in queues.split(","))
-    return [entry.startswith(f"{FETCH_QUEUE}.") for entry in entries if entry]
+def _entries(queues: str) -> list[str]:
+    return [entry.strip() for entry in queues.split(",") if entry.strip()]
+
+
+def _names(queues: str) -> list[str]:
+    return [entry.partition(":")[0] for entry in _entries(queues)]
+
+
+def _share(entry: str) -> int:
+    given = entry.partition(":")[2]
+    return int(given) if given.isdecimal() else 1
 
 
 def _parts(stage: Stage) -> list[Stage]:
-    entries = [entry.strip() for entry in stage.queues.split(",") if entry.strip()]
-    for single in filter(is_fetch_queue, (entry.partition(":")[0] for entry in entries)):
-        raise ConfigError(
-            f"WORKER_QUEUES: {single} is taken by whoever owns its shard: name"
-            f" {_OWNED_QUEUES[FETCH]}, or set FETCH_POLITE=false"
+    """A stage of the settings file may name the queues of shards among others."""
+    of_whom: dict[str, list[str]] = {}
+    for name, entry in zip(_names(stage.queues), _entries(stage.queues), strict=True):
+        if name not in _OWNERS and is_fetch_queue(name):
+            raise ConfigError(
+                f"WORKER_QUEUES: {name} is taken by whoever owns its shard: name"
+                f" {_OWNED_QUEUES[FETCH]}, or set FETCH_POLITE=false"
+            )
+        of_whom.setdefault(_OWNERS.get(name, stage.name), []).append(entry)
+    if of_whom.keys() <= {stage.name}:
+        return [stage]
+    return [
+        replace(
+            stage if name == stage.name else _stage(name, ""),
+            queues=",".join(entries),
+            weight=sum(map(_share, entries)),
         )
-    if stage.name in _OWNED_QUEUES:
-        return [stage]
-    owners = {queues: name for name, queues in _OWNED_QUEUES.items()}
-    parts, rest, weight = [], [], 0
-    for entry in entries:
-        queues, _, given = entry.partition(":")
-        share = int(given) if given.isdecimal() else 1
-        if queues in owners:
-            parts.append(replace(_stage(owners[queues], queues), weight=share))
-        else:
-            rest.append(entry)
-            weight += share
-    if not parts:
-        return [stage]
-    if rest:
-        parts.append(replace(stage, queues=",".join(rest), weight=weight))
-    return parts
+        for name, entries in of_whom.items()
+    ]
 
 
 def _choose(
@@ -221,9 +236,8 @@ def _stages_of_entries(
     own; all others are one. In a strict order only neighbours are together."""
     is_strict = ":" not in text
     named = [
-        (_stage_of_queue(entry.partition(":")[0], queues_by_type, options), entry)
-        for entry in (word.strip() for word in text.split(","))
-        if entry
+        (_stage_of_queue(name, queues_by_type, options), entry)
+        for name, entry in zip(_names(text), _entries(text), strict=True)
     ]
     if not is_strict:
         named.sort(key=itemgetter(0))

@@ -17,7 +17,7 @@ from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
 from manyhands.worker.process.fork_safety import SIGNALS
 from manyhands.worker.service import exits
-from manyhands.worker.service.stages import are_for_fetching, names_fetch_jobs
+from manyhands.worker.service.stages import Naming, naming_of_fetch_jobs
 from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
 from manyhands.worker.supervision.child_handle import ChildHandle
 from manyhands.worker.supervision.child_slot import ChildSlot, Service
@@ -76,11 +76,12 @@ class Supervisor:
             for number in range(group.processes)
         ]
         names_none = not (settings.worker.stages or settings.worker.queues)
-        names_fetch = names_fetch_jobs(self._groups, settings.worker.queues, settings.stages)
-        self._fetch_queues = FetchQueues(self._server, self._tell, is_named=names_fetch)
+        naming = naming_of_fetch_jobs(self._groups, settings.worker.queues, settings.stages)
+        self._fetch_queues = FetchQueues(
+            self._server, self._tell, is_named=naming is Naming.IN_PARTICULAR
+        )
         # Who has crawls alone takes fetch jobs, too, but need not care for them.
-        is_asked = names_fetch or names_none or any(are_for_fetching(settings.worker.queues))
-        self._lacks_contact = not settings.fetch.contact and is_asked
+        self._lacks_contact = not settings.fetch.contact and (bool(naming) or names_none)
         self._child_is_ready = asyncio.Event()
         self._connection: asyncio.Task[None] | None = None
         # The tasks that fill slots and roll them; ended by a stop.

@@ -287,6 +287,7 @@ def test_marks_are_queues_that_are_not_empty():
     [
         (["parse", "fetch.07"], True),
         (["fetch.123"], True),
+        (["fetch.*"], True),
         (["fetch", "fetch.slow", "my.fetch.07", "crawl.tag.07"], False),
         ([], False),
     ],

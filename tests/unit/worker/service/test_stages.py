@@ -8,9 +8,10 @@ from manyhands.shared.crawl.messages import ALL_CRAWL_QUEUES
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.service.stages import (
     CAPS,
+    Naming,
     ProcessGroup,
     Stage,
-    names_fetch_jobs,
+    naming_of_fetch_jobs,
     parse_groups,
     resolve_stages,
     with_owner,
@@ -211,14 +212,25 @@ def test_whoever_owns_shards_has_fetch_jobs_and_crawls(named):
     }
 
 
-def test_what_worker_queues_names_of_shards_is_a_stage_of_its_own():
-    assert owned(Stage("worker", "default:1,fetch.*:3,parse:2")) == {
-        "fetch": ("fetch.*", 3),
+def test_what_worker_queues_names_of_shards_stays_a_stage_of_its_own():
+    stages = resolve_stages(EVERYTHING, "default:1,fetch.*:3,parse:2", QUEUES, {})
+    assert owned(*stages) == {
+        "fetch": ("fetch.*:3", 3),
         "worker": ("default:1,parse:2", 3),
         "crawl": (ALL_CRAWL_QUEUES, 1),
     }
-    assert owned(Stage("worker", "fetch.*")).keys() == {"fetch", "crawl"}
-    assert {stage.feeds for stage in with_owner([Stage("worker", "fetch.*")])} == {"parse"}
+
+
+def test_what_a_stage_of_the_settings_file_names_of_them_becomes_one():
+    stage = Stage("mine", "default:1,fetch.*:3,parse:2", weight=9, cap=7, feeds="done")
+    assert owned(stage) == {
+        "mine": ("default:1,parse:2", 3),
+        "fetch": ("fetch.*:3", 3),
+        "crawl": (ALL_CRAWL_QUEUES, 1),
+    }
+    mine, fetch, crawl = with_owner([stage])
+    assert (mine.cap, mine.feeds, fetch.feeds, crawl.feeds) == (7, "done", "parse", "parse")
+    assert owned(Stage("mine", "fetch.*")).keys() == {"fetch", "crawl"}
 
 
 def test_who_owns_no_shards_is_left_as_it_is():
@@ -231,11 +243,19 @@ def test_single_queues_of_shards_cannot_be_named():
         with_owner([Stage("worker", "fetch.07:1,parse:1")])
 
 
-def test_a_service_names_fetch_jobs_by_stage_or_queue():
-    groups = parse_groups("crawl:1x5 parse:1x5")
-    assert not names_fetch_jobs(groups, "", {})
-    assert names_fetch_jobs(parse_groups("fetch+parse:1x5"), "", {})
-    assert names_fetch_jobs((), "fetch.*", {})
-    assert not names_fetch_jobs((), "default,fetch.*", {})
-    assert not names_fetch_jobs((), "default,parse", {})
-    assert names_fetch_jobs(groups, "", {"parse": Options(queues="parse,fetch.03")})
+@pytest.mark.parametrize(
+    ("stages", "queues", "naming"),
+    [
+        ("crawl:1x5 parse:1x5", "", Naming.NOT_AT_ALL),
+        ("fetch+parse:1x5", "", Naming.IN_PARTICULAR),
+        ("mine:1x5", "", Naming.IN_PARTICULAR),
+        ("", "fetch.*", Naming.IN_PARTICULAR),
+        ("", " fetch.03:1, fetch.04:2", Naming.IN_PARTICULAR),
+        ("", "default,fetch.*", Naming.AMONG_OTHERS),
+        ("", "default,parse,fetch.slow", Naming.NOT_AT_ALL),
+        ("", "", Naming.NOT_AT_ALL),
+    ],
+)
+def test_a_service_names_fetch_jobs_by_stage_or_queue(stages, queues, naming):
+    options = {"mine": Options(queues="parse,fetch.03")}
+    assert naming_of_fetch_jobs(parse_groups(stages), queues, options) is naming
