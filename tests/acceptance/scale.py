@@ -50,6 +50,10 @@ CRAWL_KILL_EVERY_S = 10.0 if IS_PROOF else 4.0
 # Answers so slow that a crawl lasts longer than the faults, and hosts that are killed so often.
 HOSTS_ANSWER_MS = 1000 if IS_PROOF else 500
 HOSTS_KILLS = 12 if IS_PROOF else 3
+# Pages that Locust's users want fetched, while workers are killed.
+PAGE_USERS = 8 if IS_PROOF else 4
+PAGE_SECONDS = 60 if IS_PROOF else 9
+PAGE_KILLS = 10 if IS_PROOF else 2
 # All of one host.
 HOST_JOBS = 300 if IS_PROOF else 120
 
