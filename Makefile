@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint unit format test audit demo prove loadtest bench-consumer bench-broker bench-ingest \
+.PHONY: help setup check lint unit format test audit demo prove loadtest loadtest-pages bench-consumer bench-broker bench-ingest \
 	bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc lock clean
 
 help: ## Show what can be made
@@ -88,6 +88,9 @@ bench-warc: setup ## WARC files decoded and exported, beside FastWARC and warcio
 
 loadtest: setup ## Locust against API, broker and worker; ends with a ledger of every job
 	$(PY) -m loadtest run $(ARGS)
+
+loadtest-pages: setup ## The same with pages to fetch, on two worker hosts that are killed; needs root
+	$(PY) -m loadtest pages $(ARGS)
 
 lock: $(VENV)/.installed ## Resolve the dependencies anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \

@@ -21,6 +21,7 @@ from loadtest.lib.machine import facts
 from loadtest.lib.options import count
 from loadtest.lib.report import command_line, date_text
 from loadtest.load import command as load_command
+from loadtest.load import page_command
 from loadtest.web import command as web_command
 
 OUT = Path("docs/benchmarks")
@@ -44,6 +45,9 @@ def make_parser() -> argparse.ArgumentParser:
     load = commands.add_parser("run", help=load_command.HELP, description=load_command.HELP)
     load.set_defaults(run=load_command.run)
     load_command.add_options(load)
+    pages = commands.add_parser("pages", help=page_command.HELP, description=page_command.HELP)
+    pages.set_defaults(run=page_command.run)
+    page_command.add_options(pages)
     for benchmark in map(find_benchmark, benchmark_names()):
         bench = commands.add_parser(
             f"bench-{benchmark.name}", help=benchmark.help, description=benchmark.help

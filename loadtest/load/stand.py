@@ -3,7 +3,7 @@ Locust. What they write down is in one directory."""
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +15,9 @@ from devservers.processes import Child, Started, wait_until
 from devservers.protocol_server import ProtocolServer
 from loadtest.lab.faktory_wire import FaktoryWire
 from loadtest.lib.errors import RunError
+from loadtest.lib.worker_service import start_worker
 from loadtest.load.ledger import DIRECTORY_VARIABLE, Books, DoneTail, clear, read_answers
 from loadtest.load.verdict import unfinished
-from manyhands.shared.settings.names import VARIABLE_PREFIXES
 
 LOCUSTFILES = ROOT / "loadtest" / "locustfiles"
 # The classes of locustfiles/jobs.py, by a word for each.
@@ -48,22 +48,12 @@ class Worker(Started):
         self._child: Child | None = None
 
     def start(self) -> None:
-        inherited = {
-            name: value
-            for name, value in os.environ.items()
-            # The caller's own settings must not leak in.
-            if not name.startswith(VARIABLE_PREFIXES)
-        }
-        env = inherited | {
-            "PYTHONPATH": PRODUCT_PATH,
-            "FAKTORY_URL": self._server.url,
+        settings = {
             "WORKER_CONCURRENCY": str(WORKER_SLOTS),
-            "WORKER_HTTP_BIND": "127.0.0.1:0",
             "WORKER_HANDLERS": "loadtest.load.handlers",
             DIRECTORY_VARIABLE: str(self._ledger),
         }
-        log = self._ledger / "worker.log"
-        child = Child([sys.executable, "-m", "manyhands.worker"], log=log, env=env)
+        child = start_worker(self._server.url, settings, self._ledger / "worker.log")
         child.wait_ready("worker", lambda: "Concurrency:" in child.log_text())
         self._child = child
 
@@ -77,14 +67,18 @@ class Locust(Started):
     """A headless Locust, as a process: it changes Python's own modules, so it is imported nowhere
     else. Its tables and its page are in a directory."""
 
-    def __init__(self, url: str, load: Load, ledger: Path, results: Path) -> None:
-        self._command = locust_command(url, load, results)
-        self._seconds = load.seconds
+    def __init__(
+        self, command: Sequence[str], seconds: int, ledger: Path, settings: Mapping[str, str]
+    ) -> None:
+        """`settings` are what its users read from the environment."""
+        self._command = command
+        self._seconds = seconds
         self._ledger = ledger
+        self._settings = settings
         self._child: Child | None = None
 
     def start(self) -> None:
-        env = os.environ | {"PYTHONPATH": PRODUCT_PATH, DIRECTORY_VARIABLE: str(self._ledger)}
+        env = os.environ | {"PYTHONPATH": PRODUCT_PATH, **self._settings}
         self._child = Child(self._command, log=self._ledger / "locust.log", env=env)
 
     def stop(self) -> None:
@@ -108,17 +102,23 @@ class Locust(Started):
 
 
 def locust_command(url: str, load: Load, results: Path) -> list[str]:
-    files = [LOCUSTFILES / "jobs.py", *([LOCUSTFILES / "burst.py"] if load.is_burst else [])]
+    files = ["jobs.py", *(["burst.py"] if load.is_burst else [])]
+    command = headless(files, url, load.users, load.seconds, results)
+    return [*command, *(USERS[kind] for kind in load.kinds)]
+
+
+def headless(files: Sequence[str], url: str, users: int, seconds: int, results: Path) -> list[str]:
+    """Locust with these of its files and all users in them."""
     return [
-        *(sys.executable, "-m", "locust", "-f", ",".join(map(str, files)), "--host", url),
+        *(sys.executable, "-m", "locust"),
+        *("-f", ",".join(str(LOCUSTFILES / name) for name in files), "--host", url),
         *("--headless", "--only-summary"),
-        *("--users", str(load.users), "--spawn-rate", str(load.users)),
-        *("--run-time", f"{load.seconds}s", "--stop-timeout", str(STOP_TIMEOUT_S)),
+        *("--users", str(users), "--spawn-rate", str(users)),
+        *("--run-time", f"{seconds}s", "--stop-timeout", str(STOP_TIMEOUT_S)),
         *("--csv", str(results / "locust"), "--csv-full-history"),
         *("--html", str(results / "locust.html")),
         # What an answer means is for the ledger to say.
         *("--exit-code-on-error", "0"),
-        *(USERS[kind] for kind in load.kinds),
     ]
 
 
@@ -148,7 +148,9 @@ class Stand(Started):
         self._stack.close()
 
     def locust(self, load: Load) -> Locust:
-        return Locust(self.api.url, load, self._ledger, self._results)
+        command = locust_command(self.api.url, load, self._results)
+        settings = {DIRECTORY_VARIABLE: str(self._ledger)}
+        return Locust(command, load.seconds, self._ledger, settings)
 
     def done(self) -> int:
         """How many jobs were done so far, repetitions included."""

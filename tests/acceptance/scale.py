@@ -51,8 +51,21 @@ CRAWL_KILL_EVERY_S = 10.0 if IS_PROOF else 4.0
 HOSTS_ANSWER_MS = 1000 if IS_PROOF else 500
 HOSTS_KILLS = 12 if IS_PROOF else 3
 ORDERS_KILLS = 6 if IS_PROOF else 2
+# Pages that Locust's users want fetched, while workers are killed.
+PAGE_USERS = 8 if IS_PROOF else 4
+PAGE_SECONDS = 60 if IS_PROOF else 9
+PAGE_KILLS = 10 if IS_PROOF else 2
 # All of one host.
 HOST_JOBS = 300 if IS_PROOF else 120
+
+# Fetch jobs that have ended and are kept, by the kind of store; so many times a twentieth of them
+# is forgotten while as many end.
+KEPT_JOBS = (
+    {"sqlite": 10_000_000, "postgres": 1_000_000}
+    if IS_PROOF
+    else {"sqlite": 40_000, "postgres": 40_000}
+)
+FORGOTTEN_ROUNDS = 4 if IS_PROOF else 2
 
 # The database of the crawls' state is away so often, and for so long each time.
 AWAY_TIMES = 3 if IS_PROOF else 1

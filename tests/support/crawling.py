@@ -6,11 +6,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 
+from loadtest.web import faults
 from loadtest.web.oracle import Coverage, coverage
-from loadtest.web.politeness import NS, Verdict, Visit, judge
+from loadtest.web.politeness import Verdict, Visit, judge
 from loadtest.web.synthetic_web import SyntheticWeb
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
@@ -25,8 +25,6 @@ from tests.support.waiting import eventually
 CONTACT = "crawler@example.org"
 HANDLERS = "manyhands.worker.handlers.crawl,manyhands.worker.handlers.parse"
 ASKED_FOR = "asked for"
-# From the end of an answer to its record in the store, on a machine that is busy with other tests.
-STORED_WITHIN_S = 2.0
 
 
 class Crawls:
@@ -142,28 +140,13 @@ class Crawling(Crawls):
         return {url for url, count in visits.items() if count > 1}
 
     def open_at(self, fault_ns: int) -> set[str]:
-        """The pages that were being answered at that moment of the origin's clock, or had just
-        been, so that the store need not know of it."""
-        return {
-            visit.url
-            for visit in self._pages()
-            if visit.arrived_ns <= fault_ns <= visit.ended_ns + STORED_WITHIN_S * NS
-        }
+        return faults.open_at(self.web.ledger(), fault_ns)
 
     def answering_at(self, fault_ns: int) -> int:
-        """How many pages were being answered at that moment of the origin's clock."""
-        return sum(visit.arrived_ns <= fault_ns <= visit.ended_ns for visit in self._pages())
+        return faults.answering_at(self.web.ledger(), fault_ns)
 
     def repeats_at(self, faults_ns: Sequence[int]) -> Counter[int | None]:
-        """How many pages were asked for before and after each of these moments; None: of those for
-        which there is no such moment."""
-        found: Counter[int | None] = Counter()
-        ordered = sorted(self._pages(), key=lambda visit: (visit.url, visit.arrived_ns))
-        for before, after in pairwise(ordered):
-            if before.url == after.url:
-                between = (at for at in faults_ns if before.arrived_ns <= at <= after.arrived_ns)
-                found[next(between, None)] += 1
-        return found
+        return faults.repeats_at(self.web.ledger(), faults_ns)
 
     def verdict(self, delay_s: float, *, may_repeat: bool = False) -> Verdict:
         """`may_repeat`: pages that were in flight when somebody died may be fetched again; they
@@ -174,7 +157,7 @@ class Crawling(Crawls):
         return verdict
 
     def _pages(self) -> Iterator[Visit]:
-        return (one for one in self.web.ledger() if one.status == 200 and not one.is_robots)
+        return faults.pages_of(self.web.ledger())
 
 
 @contextlib.contextmanager

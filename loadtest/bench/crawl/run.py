@@ -98,12 +98,7 @@ class CrawlService:
         return counters_of(self.readers, self.control.layout(self.shards), crawl)
 
     def _roles(self) -> dict[int, str]:
-        port = listening_port(self.workers.pid)
-        if port is None:
-            raise RunError("the worker service does not listen")
-        status = json.loads(ask(port, "/status"))
-        children = {child["pid"]: child["process_type"] for child in status["service"]["children"]}
-        return {self.broker_pid: "broker", self.workers.pid: "supervisor"} | children
+        return roles_of(self.broker_pid, self.workers.pid)
 
     def _watch(self, crawl: int) -> list[Look]:
         looks: list[Look] = []
@@ -163,6 +158,16 @@ def crawl_service(
             raise RunError(f"{error}; its log ends: {workers.log_text()[-LOG_TAIL:]}") from error
         finally:
             workers.kill_all()
+
+
+def roles_of(broker_pid: int, supervisor_pid: int) -> dict[int, str]:
+    """By pid, of a broker and a worker service."""
+    port = listening_port(supervisor_pid)
+    if port is None:
+        raise RunError("the worker service does not listen")
+    status = json.loads(ask(port, "/status"))
+    children = {child["pid"]: child["process_type"] for child in status["service"]["children"]}
+    return {broker_pid: "broker", supervisor_pid: "supervisor"} | children
 
 
 def start_crawl(control: ControlStore, shards: int, seeds: Sequence[str]) -> int:

@@ -13,12 +13,14 @@ from pathlib import Path
 import orjson
 
 from devservers import BrokerServer
-from devservers.processes import Child
+from devservers.processes import Child, wait_until
+from loadtest.bench.crawl.cpu import usage_of
 from loadtest.bench.crawl.figures import Visited, check_coverage, manners
-from loadtest.bench.crawl.run import CONTACT, LOG_TAIL
+from loadtest.bench.crawl.run import CONTACT, LOG_TAIL, START_TIMEOUT_S, roles_of
 from loadtest.bench.hosts.cells import POLITE, HostsCell
 from loadtest.bench.hosts.pushing import push_fetch_jobs
 from loadtest.lab.faktory_wire import FaktoryWire
+from loadtest.lab.service_view import is_service_ready
 from loadtest.lib.errors import RunError
 from loadtest.lib.worker_service import start_worker
 from loadtest.web.oracle import coverage, wanted_urls
@@ -28,6 +30,8 @@ from manyhands.shared.settings import CrawlSettings
 
 TIMEOUT_S = 900.0
 LOOK_S = 0.2
+# One that fetches, and one that parses.
+CHILDREN = 2
 RECORDS = "records.ndjson"
 
 
@@ -44,7 +48,12 @@ def measure_manners(cell: HostsCell, side: str) -> dict[str, float]:
         settings = web.worker_settings | _settings(cell, side, directory)
         worker = start_worker(broker.url, settings, directory / "worker.log")
         try:
+            if not wait_until(lambda: is_service_ready(worker.pid, CHILDREN), START_TIMEOUT_S):
+                raise RunError(f"the worker is not ready: {worker.log_text()[-LOG_TAIL:]}")
+            roots, roles = (broker.pid, worker.pid), roles_of(broker.pid, worker.pid)
+            before = usage_of(roots, roles)
             _wait(worker, web, wire, directory / RECORDS, cell.web.pages)
+            used = usage_of(roots, roles).since(before)
             ended_ns = web.counts().now_ns
             _check_records(directory / RECORDS, cell.web.pages)
         finally:
@@ -59,6 +68,7 @@ def measure_manners(cell: HostsCell, side: str) -> dict[str, float]:
         return {
             **visited.values(),
             **values,
+            **{f"us_{role}": s / visited.pages * 1e6 for role, s in used.by_role.items()},
             # Until the last record was written.
             "jobs_per_s": visited.pages / (ended_ns - visited.began_ns) * NS,
         }

@@ -55,7 +55,12 @@ SCALED = (
     *MANNERED,
 )
 JOBS_RATE = Figure("jobs_per_s", "jobs/s")
-BESIDE = (STEADY, Figure("at_once", "at once at the origin", 1), *MANNERED)
+BESIDE = (
+    STEADY,
+    Figure("at_once", "at once at the origin", 1),
+    *(Figure(f"us_{role}", f"CPU µs/job, {role}") for role in ("fetch", "parse", "broker")),
+    *MANNERED,
+)
 SHORT_COLUMNS = ("median", "pages/s", "of linear", "violations")
 
 HOW = (
