@@ -128,9 +128,9 @@ def limited_by(crawl: Crawl, situation: Situation) -> str:
         case CrawlState.PAUSED:
             return _paused(situation)
         case CrawlState.STOPPING:
-            return _stopping(situation)
+            return _stopping(crawl, situation)
         case _:
-            return "it has ended"
+            return f"it has ended ({crawl.reason})" if crawl.reason else "it has ended"
 
 
 def _starting(crawl: Crawl, situation: Situation) -> str:
@@ -172,12 +172,13 @@ def _paused(situation: Situation) -> str:
     return "paused"
 
 
-def _stopping(situation: Situation) -> str:
+def _stopping(crawl: Crawl, situation: Situation) -> str:
+    why = f"{crawl.reason}; " if crawl.reason else ""
     if not situation.members:
-        return f"{NO_WORKER} to end it"
+        return f"{why}{NO_WORKER} to end it"
     if situation.in_flight:
-        return f"stopping: {situation.in_flight} URLs in flight are awaited"
-    return "it is about to end"
+        return f"{why}stopping: {situation.in_flight} URLs in flight are awaited"
+    return f"{why}it is about to end"
 
 
 def _running(crawl: Crawl, situation: Situation) -> str:

@@ -9,12 +9,10 @@ import pytest
 
 from devservers import BrokerServer
 from loadtest.web.synthetic_web import NETWORK
-from manyhands.api.crawls.model import CrawlView, ErrorView
-from manyhands.api.crawls.service import open_crawls
 from manyhands.shared.crawl.spec import LimitSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.settings import CrawlSettings
 from tests.conftest import StartWorker
+from tests.support.crawl_look import Looker
 from tests.support.crawling import Crawls
 from tests.support.local_site import LocalSite, answer
 from tests.support.waiting import eventually
@@ -25,22 +23,6 @@ SHARDS = 4
 # How long a host is tried by a crawl with a limit.
 PATIENCE_S = 6.0
 REFUSED = "robots.txt: connection refused"
-
-
-class Looker:
-    """What the API tells of a crawl."""
-
-    def __init__(self, place: str) -> None:
-        self._settings = CrawlSettings(state=(place,), shards=SHARDS, limited_patience_s=PATIENCE_S)
-
-    async def look(self, crawl: int) -> tuple[CrawlView, dict[str, ErrorView]]:
-        crawls = await open_crawls(self._settings)
-        assert crawls is not None
-        try:
-            errors = (await crawls.errors(crawl)).errors
-            return await crawls.view(crawl), {error.reason: error for error in errors}
-        finally:
-            await crawls.close()
 
 
 @pytest.fixture
@@ -54,6 +36,10 @@ async def dead_url() -> str:
     """Of a port where somebody was a moment ago."""
     async with LocalSite() as gone:
         return gone.url
+
+
+def looker_at(crawls: Crawls) -> Looker:
+    return Looker(crawls, limited_patience_s=PATIENCE_S)
 
 
 def crawls_of(site_url: str, directory: Path) -> Crawls:
@@ -72,7 +58,7 @@ async def test_a_refused_port_is_named_at_once_and_given_up_when_the_patience_en
     )
     site.answers["/a"] = answer(body=b"a page")
     crawls = crawls_of(site.url, tmp_path)
-    looker = Looker(crawls.place)
+    looker = looker_at(crawls)
     worker = start_worker(
         broker_process.url, **crawls.settings(CRAWL_LIMITED_PATIENCE_S=str(PATIENCE_S))
     )
@@ -121,7 +107,7 @@ async def test_a_url_that_is_always_answered_with_503_ends_and_so_does_its_crawl
     assert 2 <= site.paths.count("/busy") <= 5
     counters = crawls.counters(crawl)
     assert (counters["done"], counters["failed"]) == (21, 1)
-    _, errors = await Looker(crawls.place).look(crawl)
+    _, errors = await looker_at(crawls).look(crawl)
     assert errors["http 503"].count == 1
     assert errors["http 503: host put off"].count == site.paths.count("/busy") - 1
 
@@ -140,5 +126,5 @@ async def test_a_robots_txt_that_is_never_there_is_named_and_its_host_given_up(
     assert (ended.state, ended.reason) == (CrawlState.FAILED, "not one page could be fetched")
     assert set(site.paths) == {"/robots.txt"}
     assert 2 <= len(site.paths) <= 4
-    _, errors = await Looker(crawls.place).look(crawl)
+    _, errors = await looker_at(crawls).look(crawl)
     assert "robots.txt: status 500" in errors

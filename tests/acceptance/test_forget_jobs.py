@@ -147,7 +147,12 @@ async def kept(place: Place) -> AsyncIterator[Kept]:
     with contextlib.closing(store_at((place.state,))) as store:
         control = store.open_control()
         control.layout(SHARDS)
-        threads = StoreThreads(lambda: PATIENCE_S, store.writers, store.absences)
+        threads = StoreThreads(
+            lambda: PATIENCE_S,
+            gather_s=store.gather_s,
+            writers=store.writers,
+            places=store.absences,
+        )
         for number in range(SHARDS):
             epoch = control.claim_lease(number, "owner", 1e6) or 0
             await threads.open(
