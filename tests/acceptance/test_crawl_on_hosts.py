@@ -2,8 +2,6 @@
 each other over a network only. One ledger has the requests of all hosts, and decides."""
 
 import asyncio
-import os
-import secrets
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -32,8 +30,8 @@ from tests.acceptance.scale import (
 )
 from tests.conftest import StartWorker
 from tests.support.broker_state import BrokerState
-from tests.support.crawling import CONTACT, Crawling, process_of
-from tests.support.hosts import Network, can_make_hosts
+from tests.support.crawling import CONTACT, Crawling, new_schema, process_of
+from tests.support.hosts import Network, need_hosts
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
 
@@ -76,9 +74,7 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    if not can_make_hosts():
-        assert not os.environ.get("CI"), "CI must be able to make network namespaces"
-        pytest.skip("only root may make network namespaces")
+    need_hosts()
     with Network([SERVER_HOST, *WORKER_HOSTS]) as network:
         network.lead(WEB_ADDRESSES, to=SERVER_HOST)
         yield network
@@ -147,7 +143,7 @@ def start_fleet(network: Network, start_worker: StartWorker) -> Iterator[Callabl
             broker = opened.enter_context(BrokerServer())
             relay = opened.enter_context(Relay(broker.port, 0, address))
             web = opened.enter_context(SyntheticWeb(spec))
-            here = f"{postgres.url}?schema=test_{secrets.token_hex(8)}"
+            here = new_schema(postgres)
             crawling = Crawling(here, web)
             opened.callback(crawling.close)
             elsewhere = {

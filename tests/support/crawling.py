@@ -2,6 +2,7 @@
 state store."""
 
 import contextlib
+import secrets
 import threading
 import time
 from collections import Counter
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from devservers import PostgresServer
 from loadtest.web.oracle import Coverage, coverage
 from loadtest.web.politeness import NS, Verdict, Visit, judge
 from loadtest.web.synthetic_web import SyntheticWeb
@@ -194,6 +196,11 @@ def beating(directory: Path, boot: str) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+
+
+def new_schema(postgres: PostgresServer) -> str:
+    """A place for a state of its own."""
+    return f"{postgres.url}?schema=test_{secrets.token_hex(8)}"
 
 
 def process_of(member: str) -> int:
