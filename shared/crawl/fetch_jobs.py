@@ -28,7 +28,7 @@ from manyhands.shared.jobs import (
     utc_now,
 )
 from manyhands.shared.jobtypes import FETCH
-from manyhands.shared.urls import shard_queue
+from manyhands.shared.urls import parse_url, shard_queue
 
 # The fields of `custom.mh`.
 HOP, TURN, FIRST_URL, CAUSE = "hop", "turn", "url", "cause"
@@ -105,6 +105,11 @@ class FetchJob(NamedTuple):
         """0: fetched whatever others there are, and so is the target of a redirect."""
         seconds: float = self.custom.get(UNIQUE_FOR_S, 0) if self.hop == 0 else 0
         return seconds
+
+    @property
+    def unique_url_key(self) -> str | None:
+        """Of the URL that it was made for; None: it is not unique."""
+        return url_key(parse_url(self.url).text) if UNIQUE_FOR_S in self.custom else None
 
     @property
     def is_told_of_death(self) -> bool:

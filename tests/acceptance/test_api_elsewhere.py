@@ -1,6 +1,5 @@
 """An API and workers that share a database and a broker, and no file: as on different machines."""
 
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,12 +17,13 @@ from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import NewCrawl
 from manyhands.shared.crawl.store.opening import whole_at
 from tests.conftest import StartWorker
-from tests.support.crawling import CONTACT, Crawling
+from tests.support.crawling import CONTACT, Crawling, new_schema
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
 
 HOSTS, PAGES = 8, 200
+WEB = WebSpec(hosts=HOSTS, pages=PAGES, latency_ms=5)
 EXCLUDED = 3
 LINES = 100_000
 
@@ -58,16 +58,8 @@ class Client:
 
 
 @pytest.fixture
-def web() -> Iterator[SyntheticWeb]:
-    with SyntheticWeb(WebSpec(hosts=HOSTS, pages=PAGES, latency_ms=5)) as web:
-        yield web
-
-
-@pytest.fixture
-def crawling(postgres: PostgresServer, web: SyntheticWeb) -> Iterator[Crawling]:
-    crawling = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
-    yield crawling
-    crawling.close()
+def state_place(postgres: PostgresServer) -> str:
+    return new_schema(postgres)
 
 
 @pytest.fixture

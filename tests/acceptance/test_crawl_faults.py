@@ -4,13 +4,11 @@ notice nothing."""
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from devservers import BrokerServer
-from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.web.synthetic_web import WebSpec
 from manyhands.shared.crawl.states import CrawlState
 from tests.acceptance.scale import CRAWL_HOSTS, CRAWL_KILL_EVERY_S, CRAWL_KILLS, CRAWL_PAGES
 from tests.conftest import StartWorker
@@ -22,21 +20,9 @@ pytestmark = pytest.mark.timeout(600)
 
 DELAY_S = 0.1
 SLOTS = 50
+WEB = WebSpec(hosts=CRAWL_HOSTS, pages=CRAWL_PAGES, latency_ms=20)
 # Of a process that dies.
 IN_FLIGHT = in_flight_at_most(SLOTS)
-
-
-@pytest.fixture
-def web() -> Iterator[SyntheticWeb]:
-    with SyntheticWeb(WebSpec(hosts=CRAWL_HOSTS, pages=CRAWL_PAGES, latency_ms=20)) as web:
-        yield web
-
-
-@pytest.fixture
-def crawling(tmp_path: Path, web: SyntheticWeb) -> Iterator[Crawling]:
-    crawling = Crawling(tmp_path / "state", web)
-    yield crawling
-    crawling.close()
 
 
 async def assert_completes(crawling: Crawling, crawl: int, in_flight_at_faults: int) -> None:

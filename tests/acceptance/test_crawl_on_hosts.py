@@ -2,7 +2,6 @@
 each other over a network only. One ledger has the requests of all hosts, and decides."""
 
 import asyncio
-import os
 import signal
 import time
 from collections import Counter
@@ -18,7 +17,7 @@ import pytest
 
 from devservers import PostgresStandby, SettableClock
 from devservers.api import ApiServer
-from devservers.hosts import Network, can_make_hosts
+from devservers.hosts import Network
 from loadtest.web.politeness import NS
 from loadtest.web.server_host import ServerHost, network_of, server_host
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
@@ -40,6 +39,7 @@ from tests.conftest import StartWorker
 from tests.support.broker_state import BrokerState
 from tests.support.crawling import CONTACT, Crawling, process_of
 from tests.support.failover import assert_said_once, fail_over
+from tests.support.hosts import need_hosts
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
 
@@ -82,9 +82,7 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    if not can_make_hosts():
-        assert not os.environ.get("CI"), "CI must be able to make network namespaces"
-        pytest.skip("only root may make network namespaces")
+    need_hosts()
     with network_of(WORKER_HOSTS) as network:
         yield network
 

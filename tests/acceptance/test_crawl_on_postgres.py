@@ -2,36 +2,27 @@
 disagree about the time, and with owners that die."""
 
 import os
-import secrets
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from devservers import BrokerServer, PostgresServer, SettableClock
-from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
+from loadtest.web.synthetic_web import WebSpec
 from manyhands.shared.crawl.states import CrawlState
 from tests.conftest import StartWorker
-from tests.support.crawling import Crawling, in_flight_at_most, process_of
+from tests.support.crawling import Crawling, in_flight_at_most, new_schema, process_of
 
 pytestmark = pytest.mark.timeout(300)
 
 HOSTS, PAGES = 40, 1000
+WEB = WebSpec(hosts=HOSTS, pages=PAGES, latency_ms=5)
 SLOTS = 50
 
 
 @pytest.fixture
-def web() -> Iterator[SyntheticWeb]:
-    with SyntheticWeb(WebSpec(hosts=HOSTS, pages=PAGES, latency_ms=5)) as web:
-        yield web
-
-
-@pytest.fixture
-def crawling(postgres: PostgresServer, web: SyntheticWeb) -> Iterator[Crawling]:
-    crawling = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
-    yield crawling
-    crawling.close()
+def state_place(postgres: PostgresServer) -> str:
+    return new_schema(postgres)
 
 
 async def assert_completes(crawling: Crawling, crawl: int, repeats: int) -> None:

@@ -6,7 +6,7 @@ the fault."""
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +15,7 @@ from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
 from manyhands.shared.crawl.states import CrawlState
 from tests.acceptance.scale import AWAY_S, AWAY_TIMES, CRAWL_HOSTS, CRAWL_PAGES
 from tests.conftest import StartWorker
-from tests.support.crawling import Crawling, in_flight_at_most
+from tests.support.crawling import Crawling, in_flight_at_most, new_schema
 from tests.support.failover import AWAY, BACK, assert_said_once, fail_over, is_said
 from tests.support.service_pages import children_of, metric_of
 from tests.support.waiting import eventually
@@ -26,17 +26,12 @@ pytestmark = pytest.mark.timeout(1500)
 SLOTS = 50
 # Processes that own shards.
 OWNERS = 2
+WEB = WebSpec(hosts=CRAWL_HOSTS, pages=CRAWL_PAGES, latency_ms=20)
 STAGES = f"crawl:{OWNERS}x{SLOTS} parse:1x40"
 # Far longer than any of these crawls takes.
 ENDS_WITHIN_S = 900.0
 
 Record = Callable[[str, object], None]
-
-
-@pytest.fixture
-def web() -> Iterator[SyntheticWeb]:
-    with SyntheticWeb(WebSpec(hosts=CRAWL_HOSTS, pages=CRAWL_PAGES, latency_ms=20)) as web:
-        yield web
 
 
 class Faults:
@@ -88,7 +83,7 @@ async def test_a_server_that_is_away_for_longer_than_the_leases(
     web: SyntheticWeb,
     record_property: Record,
 ) -> None:
-    crawling = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
+    crawling = Crawling(new_schema(postgres), web)
     crawl, faults = crawling.start(), Faults(crawling)
     worker = start_worker(broker_process.url, **crawling.settings(STAGES))
     for time_away in range(1, AWAY_TIMES + 1):
@@ -171,7 +166,7 @@ async def test_a_worker_that_is_stopped_meanwhile_ends_and_the_next_one_goes_on(
     start_worker: StartWorker,
     web: SyntheticWeb,
 ) -> None:
-    crawling = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
+    crawling = Crawling(new_schema(postgres), web)
     crawl = crawling.start()
     first = start_worker(broker_process.url, **crawling.settings(STAGES))
     await crawling.has_pages(crawl, CRAWL_PAGES // 3, ENDS_WITHIN_S)

@@ -1,9 +1,8 @@
 """`fetch` jobs are as polite as crawls, whatever worker has them: with both kinds of stores and of
 servers, and over two workers that share the work."""
 
-import secrets
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from manyhands.shared.faktory.client import Client, JobFilter, MutateTarget
 from manyhands.shared.jobs import Job
 from manyhands.shared.urls import shard_queue
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
-from tests.support.crawling import CONTACT, Crawling
+from tests.support.crawling import CONTACT, Crawling, new_schema
 from tests.support.waiting import eventually
 from tests.support.worker_process import AnyState, WorkerUnderTest
 
@@ -28,26 +27,13 @@ pytestmark = pytest.mark.timeout(150)
 
 HANDLERS = "manyhands.worker.handlers.fetch,manyhands.worker.handlers.parse"
 DELAY_S = 0.1
+WEB = WebSpec(hosts=8, pages=160, profile="web")
 ON_THE_BROKER = pytest.mark.parametrize("server", ["broker_process"], indirect=True)
 
 
-@pytest.fixture
-def web() -> Iterator[SyntheticWeb]:
-    with SyntheticWeb(WebSpec(hosts=8, pages=160, profile="web")) as web:
-        yield web
-
-
-@pytest.fixture
-def jobs_of(tmp_path: Path, web: SyntheticWeb) -> Iterator[Crawling]:
-    store = Crawling(tmp_path / "state", web)
-    yield store
-    store.close()
-
-
-def fetch_jobs(store: Crawling, urls: Iterable[str], **fields: Any) -> list[Job]:
+def fetch_jobs(urls: Iterable[str], shards: int, **fields: Any) -> list[Job]:
     return [
-        Job(jobtype="fetch", args=[url], queue=shard_queue(url, store.shards), **fields)
-        for url in urls
+        Job(jobtype="fetch", args=[url], queue=shard_queue(url, shards), **fields) for url in urls
     ]
 
 
@@ -62,6 +48,13 @@ def start(
         SINKS=f"jsonl:{records}",
     )
     return start_worker(server.url, **(settings | env))
+
+
+async def end(*workers: WorkerUnderTest) -> None:
+    """A FETCH that is left behind would take a job of the next test to nobody."""
+    for worker in workers:
+        worker.terminate()
+        assert await worker.ended(40) == 0, worker.stderr
 
 
 def records_in(*files: Path) -> list[dict[str, Any]]:
@@ -79,6 +72,10 @@ def first_of(web: SyntheticWeb, kind: str) -> str:
     return min((one.url for one in web.perfect_crawl().values() if one.kind == kind), key=len)
 
 
+def pages_of(web: SyntheticWeb) -> list[str]:
+    return [one.url for one in web.perfect_crawl().values() if one.kind == "page"]
+
+
 def urls_of(web: SyntheticWeb, ends: str) -> list[str]:
     """Of one site, the largest number that ends so."""
     found = [
@@ -86,6 +83,11 @@ def urls_of(web: SyntheticWeb, ends: str) -> list[str]:
     ]
     assert found
     return found
+
+
+def assert_polite(store: Crawling) -> None:
+    verdict = store.verdict(DELAY_S, may_repeat=True)
+    assert verdict.is_polite, str(verdict)
 
 
 async def all_ended(store: Crawling, number: int, within_s: float = 30.0) -> dict[str, int]:
@@ -107,36 +109,32 @@ async def test_jobs_of_one_host_over_two_workers_are_fetched_one_at_a_time(
     client: Client,
     state: AnyState,
     start_worker: StartWorker,
-    jobs_of: Crawling,
+    crawling: Crawling,
     tmp_path: Path,
 ) -> None:
-    web = jobs_of.web
+    web = crawling.web
     disallowed = urls_of(web, "disallowed")
     host = urlsplit(disallowed[0]).netloc
     folder = [url for url in disallowed if urlsplit(url).netloc == host]
     pages = [url for url in urls_of(web, "done") if urlsplit(url).netloc == host]
     files = tmp_path / "a.ndjson", tmp_path / "b.ndjson"
-    workers = [start(start_worker, server, jobs_of, file) for file in files]
-    jobs = fetch_jobs(jobs_of, [*pages, *folder, *pages])
+    workers = [start(start_worker, server, crawling, file) for file in files]
+    jobs = fetch_jobs([*pages, *folder, *pages], crawling.shards)
     await client.push_bulk(jobs)
 
-    counters = await all_ended(jobs_of, len(jobs))
+    counters = await all_ended(crawling, len(jobs))
 
     # Two jobs of one URL are two requests.
     assert counters["done"] == 2 * len(pages)
     assert counters["disallowed"] == len(folder)
     assert not set(folder) & {visit.url for visit in web.ledger()}
-    verdict = jobs_of.verdict(DELAY_S, may_repeat=True)
-    assert verdict.is_polite, str(verdict)
+    assert_polite(crawling)
     await eventually(lambda: len(records_in(*files)) == 2 * len(pages), 20)
     by_id = {job.jid: job for job in jobs}
     for record in records_in(*files):
         assert record["url"] == by_id[record["id"]].args[0]
     assert len({record["id"] for record in records_in(*files)}) == 2 * len(pages)
-    for worker in workers:
-        # A FETCH that is left behind would take a job of the next test to nobody.
-        worker.terminate()
-        assert await worker.ended(30) == 0, worker.stderr
+    await end(*workers)
 
 
 @ON_BOTH_SERVERS
@@ -145,15 +143,15 @@ async def test_a_job_without_a_page_is_a_dead_job_and_requeued_it_is_fetched_aga
     client: Client,
     state: AnyState,
     start_worker: StartWorker,
-    jobs_of: Crawling,
+    crawling: Crawling,
     tmp_path: Path,
 ) -> None:
-    web = jobs_of.web
+    web = crawling.web
     # A host that is not there is tried for long; one that may not be connected to never is.
     refused = urls_of(web, "disallowed")[0]
     forbidden = "http://10.1.2.3/"
-    worker = start(start_worker, server, jobs_of, tmp_path / "records.ndjson")
-    jobs = fetch_jobs(jobs_of, [refused, forbidden, forbidden], custom={"of": "mine"})
+    worker = start(start_worker, server, crawling, tmp_path / "records.ndjson")
+    jobs = fetch_jobs([refused, forbidden, forbidden], crawling.shards, custom={"of": "mine"})
     jobs[2].retry = 0
     await client.push_bulk(jobs)
 
@@ -167,29 +165,27 @@ async def test_a_job_without_a_page_is_a_dead_job_and_requeued_it_is_fetched_aga
         assert dead[job.jid]["retry"] == job.retry
     assert dead[jobs[0].jid]["failure"]["message"] == "not allowed by robots.txt"
     assert dead[jobs[1].jid]["failure"]["message"] == "forbidden address"
-    assert jobs_of.counters(NO_CRAWL)["failed"] == 2
+    assert crawling.counters(NO_CRAWL)["failed"] == 2
 
     await client.requeue(MutateTarget.DEAD, JobFilter(jobtype="fetch"))
 
     # Both are tried again, and are dead again.
-    await eventually(lambda: jobs_of.counters(NO_CRAWL)["disallowed"] == 2, 20)
-    await eventually(lambda: jobs_of.counters(NO_CRAWL)["failed"] == 3, 20)
+    await eventually(lambda: crawling.counters(NO_CRAWL)["disallowed"] == 2, 20)
+    await eventually(lambda: crawling.counters(NO_CRAWL)["failed"] == 3, 20)
     await eventually(lambda: len(state.dead) == 2, 20)
     assert {job["custom"]["mh"]["id"] for job in state.dead} == dead.keys()
-    worker.terminate()
-    assert await worker.ended(30) == 0, worker.stderr
+    await end(worker)
 
 
 @ON_BOTH_SERVERS
 async def test_the_api_tells_where_a_job_is(
-    server: AnyServer, start_worker: StartWorker, jobs_of: Crawling, tmp_path: Path
+    server: AnyServer, start_worker: StartWorker, crawling: Crawling, tmp_path: Path
 ) -> None:
-    web = jobs_of.web
+    web = crawling.web
     page, refused = web.seeds[0], urls_of(web, "disallowed")[0]
     host = urlsplit(refused).netloc
-    more = [one.url for one in web.perfect_crawl().values() if one.kind == "page"]
-    more = [url for url in more if urlsplit(url).netloc == host][:2]
-    settings = {"FAKTORY_URL": server.url, "CRAWL_STATE": jobs_of.place, "API_KEYS": "none"}
+    more = [url for url in pages_of(web) if urlsplit(url).netloc == host][:2]
+    settings = {"FAKTORY_URL": server.url, "CRAWL_STATE": crawling.place, "API_KEYS": "none"}
     with ApiServer(None, settings=settings) as api, httpx.Client(base_url=api.url) as client:
 
         def post(url: str, **options: int) -> str:
@@ -204,7 +200,7 @@ async def test_the_api_tells_where_a_job_is(
             return dict(orjson.loads(text(f"/jobs/{jid}")))
 
         worker = start(
-            start_worker, server, jobs_of, tmp_path / "records.ndjson", FETCH_DELAY_S="5"
+            start_worker, server, crawling, tmp_path / "records.ndjson", FETCH_DELAY_S="5"
         )
         jids = [post(page, unique_for_s=3600), *(post(url) for url in (refused, *more))]
         # Of the two that follow the first of their domain, one is not asked before its time.
@@ -226,8 +222,7 @@ async def test_the_api_tells_where_a_job_is(
         assert 'fetch_jobs{state="disallowed"} 1.0' in figures
         assert 'fetch_jobs{state="same"} 1.0' in figures
         assert len([visit for visit in web.ledger() if visit.url == page]) == 1
-        worker.terminate()
-        assert await worker.ended(30) == 0, worker.stderr
+        await end(worker)
 
 
 @ON_THE_BROKER
@@ -246,7 +241,7 @@ async def test_with_nothing_set_jobs_are_kept_beside_the_worker_and_another_stor
         "SINKS": f"jsonl:{records}",
     }
     worker = start_worker(server.url, **settings)
-    jobs = [Job(jobtype="fetch", args=[url], queue=shard_queue(url, 64)) for url in web.seeds[::3]]
+    jobs = fetch_jobs(web.seeds[::3], 64)
     await client.push_bulk(jobs)
     await eventually(lambda: len(records_in(records)) == len(jobs), 60)
     assert (tmp_path / "crawls" / "control.db").exists()
@@ -271,21 +266,21 @@ async def test_a_redirect_goes_on_politely_as_the_same_job(
     client: Client,
     state: AnyState,
     start_worker: StartWorker,
-    jobs_of: Crawling,
+    crawling: Crawling,
     tmp_path: Path,
 ) -> None:
-    web, records = jobs_of.web, tmp_path / "records.ndjson"
+    web, records = crawling.web, tmp_path / "records.ndjson"
     away, chain, circle, gone = (
         first_of(web, kind) for kind in ("away", "chain", "circle", "gone")
     )
-    start(start_worker, server, jobs_of, records)
-    jobs = fetch_jobs(jobs_of, [away, chain, circle, gone])
+    start(start_worker, server, crawling, records)
+    jobs = fetch_jobs([away, chain, circle, gone], crawling.shards)
     await client.push_bulk(jobs)
     await eventually(lambda: len(records_in(records)) == 3 and state.dead, 60)
     # A job that is delivered twice is fetched once: behind it comes another one of the same URL.
     requests = web.counts().requests
-    (again,) = fetch_jobs(jobs_of, [away], jid=jobs[0].jid)
-    (another,) = fetch_jobs(jobs_of, [away])
+    (again,) = fetch_jobs([away], crawling.shards, jid=jobs[0].jid)
+    (another,) = fetch_jobs([away], crawling.shards)
     await client.push_bulk([again])
     await client.push_bulk([another])
     await eventually(lambda: another.jid in {record["id"] for record in records_in(records)}, 40)
@@ -301,8 +296,7 @@ async def test_a_redirect_goes_on_politely_as_the_same_job(
     assert dead["failure"]["message"] == "too many redirects"
     # The redirect, and where it leads.
     assert web.counts().requests == requests + 2
-    verdict = jobs_of.verdict(DELAY_S, may_repeat=True)
-    assert verdict.is_polite, str(verdict)
+    assert_polite(crawling)
 
 
 @ON_BOTH_SERVERS
@@ -317,11 +311,11 @@ async def test_jobs_in_queues_of_other_numbers_of_shards_are_all_done(
     """As from an API without a store: 64 at the API, 8 at the worker, and then the worker has 64
     and the API 8."""
     store = Crawling(tmp_path / "state", web, shards=8)
-    pages = [one.url for one in web.perfect_crawl().values() if one.kind == "page"]
+    pages = pages_of(web)
     sent: list[Job] = []
 
     async def push(urls: Iterable[str], shards: int) -> None:
-        jobs = [Job(jobtype="fetch", args=[url], queue=shard_queue(url, shards)) for url in urls]
+        jobs = fetch_jobs(urls, shards)
         sent.extend(jobs)
         await client.push_bulk(jobs)
 
@@ -331,8 +325,7 @@ async def test_jobs_in_queues_of_other_numbers_of_shards_are_all_done(
         first = start(start_worker, server, store, records)
         await all_ended(store, 10)
         await push(pages[60:80], 64)
-        first.terminate()
-        assert await first.ended(40) == 0, first.stderr
+        await end(first)
         assert len(records_in(records)) < len(sent)
 
         await push(pages[80:], 8)
@@ -348,10 +341,8 @@ async def test_jobs_in_queues_of_other_numbers_of_shards_are_all_done(
             lost = {jid: wanted[jid] for jid in missing()}
             raise AssertionError((lost, store.counters(NO_CRAWL), state.scheduled)) from None
         assert len(records_in(records)) == len(sent)
-        verdict = store.verdict(DELAY_S, may_repeat=True)
-        assert verdict.is_polite, str(verdict)
-        second.terminate()
-        assert await second.ended(40) == 0, second.stderr
+        assert_polite(store)
+        await end(second)
     finally:
         store.close()
 
@@ -365,10 +356,10 @@ async def test_with_postgres_two_hosts_share_the_jobs_and_the_rest_of_one_that_d
     start_worker: StartWorker,
     tmp_path: Path,
 ) -> None:
-    store = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
+    store = Crawling(new_schema(postgres), web)
     records = [tmp_path / f"{number}.ndjson" for number in range(3)]
-    pages = [one.url for one in web.perfect_crawl().values() if one.kind == "page"]
-    jobs = fetch_jobs(store, pages)
+    pages = pages_of(web)
+    jobs = fetch_jobs(pages, store.shards)
     try:
         workers = [start(start_worker, server, store, file) for file in records[:2]]
         await client.push_bulk(jobs)
@@ -379,8 +370,7 @@ async def test_with_postgres_two_hosts_share_the_jobs_and_the_rest_of_one_that_d
         await eventually(
             lambda: {one["id"] for one in records_in(*records)} == {job.jid for job in jobs}, 30
         )
-        verdict = store.verdict(DELAY_S, may_repeat=True)
-        assert verdict.is_polite, str(verdict)
+        assert_polite(store)
         assert store.pages_twice() <= 2 * 200
     finally:
         store.close()

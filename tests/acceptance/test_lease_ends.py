@@ -19,7 +19,7 @@ from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Member
 from tests.acceptance.scale import CRAWL_HOSTS, CRAWL_KILL_EVERY_S, CRAWL_KILLS, CRAWL_PAGES
 from tests.conftest import StartWorker
-from tests.support.crawling import Crawling, in_flight_at_most, process_of
+from tests.support.crawling import Crawling, in_flight_at_most, new_schema, process_of
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
 
@@ -36,12 +36,7 @@ STOPPED_S = 4.0
 FIRST, SECOND = "Manyhands/first", "Manyhands/second"
 # Those that are alone in their domains, so that it does not take long.
 HOSTS = [number for number in range(32) if number % 4 == 3]
-
-
-@pytest.fixture
-def web() -> Iterator[SyntheticWeb]:
-    with SyntheticWeb(WebSpec(hosts=32, pages=64, latency_ms=1000 * ANSWER_S)) as web:
-        yield web
+WEB = WebSpec(hosts=32, pages=64, latency_ms=1000 * ANSWER_S)
 
 
 @dataclass
@@ -170,7 +165,7 @@ async def test_a_long_crawl_whose_owners_are_killed_again_and_again(
 ) -> None:
     spec = WebSpec(hosts=CRAWL_HOSTS, pages=CRAWL_PAGES, latency_ms=20)
     with SyntheticWeb(spec) as web:
-        crawling = Crawling(f"{postgres.url}?schema=test_{secrets.token_hex(8)}", web)
+        crawling = Crawling(new_schema(postgres), web)
         crawl = crawling.start(delay_s=DELAY_S)
         start_worker(
             broker_process.url,

@@ -32,24 +32,12 @@ from tests.support.worker_process import WorkerUnderTest
 pytestmark = pytest.mark.timeout(1200)
 
 DELAY_S = 0.1
+WEB = WebSpec(hosts=SINKS_HOSTS, pages=SINKS_PAGES, latency_ms=20)
 STAGES = "crawl:2x100 parse:1x40"
 # One crawl takes so long at the most.
 CRAWL_S = 900.0
 # Files are sealed, and turned into Parquet, after the last job.
 STOP_S = 60.0
-
-
-@pytest.fixture
-def web() -> Iterator[SyntheticWeb]:
-    with SyntheticWeb(WebSpec(hosts=SINKS_HOSTS, pages=SINKS_PAGES, latency_ms=20)) as web:
-        yield web
-
-
-@pytest.fixture
-def crawling(tmp_path: Path, web: SyntheticWeb) -> Iterator[Crawling]:
-    crawling = Crawling(tmp_path / "state", web)
-    yield crawling
-    crawling.close()
 
 
 @pytest.fixture

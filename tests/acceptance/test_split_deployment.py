@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from devservers.build import build
-from devservers.hosts import Network, can_make_hosts
+from devservers.hosts import Network
 from devservers.processes import Child
 from loadtest.lab.measure import Sample, steady_rate
 from manyhands.api.keys import new_key
@@ -27,6 +27,7 @@ from manyhands.worker.source.lane_plan import FLEET_CONNECTIONS
 from tests.acceptance.scale import IS_PROOF, SPLIT_JOBS, SPLIT_ROUND_TRIPS_MS
 from tests.support.compose import ALL_IN_ONE, SERVER, WORKER, Service, services
 from tests.support.contained import Contained
+from tests.support.hosts import need_hosts
 from tests.support.ledger import LEDGER_VARIABLE, LedgerTail
 from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually
@@ -53,9 +54,7 @@ Record = Callable[[str, object], None]
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    if not can_make_hosts():
-        assert not os.environ.get("CI"), "CI must be able to make network namespaces"
-        pytest.skip("only root may make network namespaces")
+    need_hosts()
     with Network([SERVER_HOST, *WORKER_HOSTS]) as network:
         yield network
 

@@ -1,6 +1,5 @@
 """The hosts of the deployment tests: they reach each other, and leave nothing behind."""
 
-import os
 import signal
 import socket
 import subprocess
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from devservers.hosts import NAMESPACES, Network, can_make_hosts, remove_leftovers
+from devservers.hosts import NAMESPACES, Network, remove_leftovers
 from tests.support.compose import ROOT
+from tests.support.hosts import need_hosts
 
 MAKE_A_NETWORK_AND_DIE = """
 import os, signal
@@ -24,9 +24,7 @@ with Network(["a"]) as network:
 
 @pytest.fixture(autouse=True)
 def root() -> None:
-    if not can_make_hosts():
-        assert not os.environ.get("CI"), "CI must be able to make network namespaces"
-        pytest.skip("only root may make network namespaces")
+    need_hosts()
 
 
 @pytest.fixture

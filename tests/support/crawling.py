@@ -2,12 +2,14 @@
 state store."""
 
 import contextlib
+import secrets
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from devservers import PostgresServer
 from loadtest.web import faults
 from loadtest.web.oracle import Coverage, coverage
 from loadtest.web.politeness import Verdict, Visit, judge
@@ -177,6 +179,11 @@ def beating(directory: Path, boot: str) -> Iterator[None]:
     finally:
         is_over.set()
         thread.join()
+
+
+def new_schema(postgres: PostgresServer) -> str:
+    """A place for a state of its own."""
+    return f"{postgres.url}?schema=test_{secrets.token_hex(8)}"
 
 
 def process_of(member: str) -> int:

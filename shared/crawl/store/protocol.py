@@ -191,6 +191,9 @@ class ShardStore(ShardReader, Protocol):
         """Forget those that ended before then, at most `limit` of them; returns how many. One that
         was not told stays."""
 
+    def came_to_nothing(self, url_key: str, job: str, turn: int) -> None:
+        """A unique job: no other can be the same as it, also when it is forgotten."""
+
     def forget_first_jobs(self, now: float, limit: int) -> int:
         """Forget of unique ones what no other can be the same as any more; returns how many."""
 

@@ -170,6 +170,8 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
     def keep_first_jobs(self, firsts: Sequence[FirstJob]) -> None:
         """In place of what is kept of their URLs."""
 
+    def forget_first_job(self, url_key: str) -> None: ...
+
     def forget_first_jobs(self, now: float, limit: int) -> int:
         """Whose time is over; how many there were."""
 

@@ -316,6 +316,11 @@ class Shard:
             self._tally.forgotten(NO_CRAWL, origin, UrlState(state))
         return len(rows)
 
+    def came_to_nothing(self, url_key: str, job: str, turn: int) -> None:
+        firsts = self._rows.first_jobs([url_key])
+        if any((first.job, first.turn) == (job, turn) for first in firsts):
+            self._rows.forget_first_job(url_key)
+
     def forget_first_jobs(self, now: float, limit: int) -> int:
         return self._rows.forget_first_jobs(now, limit)
 

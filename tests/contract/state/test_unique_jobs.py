@@ -163,6 +163,21 @@ def test_one_that_is_forgotten_is_still_the_first_until_its_time_is_over(shard):
         assert shard.forget_first_jobs(NOW + HOUR, 10) == 0
 
 
+def test_one_that_came_to_nothing_is_not_the_first_when_it_is_forgotten_either(shard):
+    assert same(shard, new_job("a")) == []
+    end(shard, UrlState.FAILED)
+    key = url_key(PAGE)
+    with shard.transaction():
+        shard.jobs_told([one.id for one in shard.untold_jobs(10)])
+        for other in (("x", 0), (job("a").id, 1)):
+            shard.came_to_nothing(key, *other)
+        assert shard.forget_jobs(NOW + 1, 10) == 1
+    assert same(shard, new_job("b"), now=NOW + 2) == [0]
+    with shard.transaction():
+        shard.came_to_nothing(key, job("a").id, 0)
+    assert same(shard, new_job("c"), now=NOW + 2) == []
+
+
 def test_they_are_forgotten_a_part_at_a_time(shard):
     jobs = [new_job(str(number), text=f"{SITE}/{number}") for number in range(5)]
     assert same(shard, *jobs) == []

@@ -25,7 +25,6 @@ from manyhands.shared.crawl.store.model import (
 )
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.errors import ManyhandsError
-from manyhands.shared.jobs import Job
 from manyhands.shared.logs import get_logger
 from manyhands.shared.urls import Url, registrable_domain
 from manyhands.worker.crawl.frontier.admission import Admission, Told
@@ -142,22 +141,17 @@ class FetchJobs:
         ended = await self._store.change(number, _untold)
         if not ended:
             return
-        dead = self._dead_jobs(ended)
+        jobs = [FetchJob.of_text(one.job) for one in ended]
+        dead = [
+            job.failed_by(cause_of(one.state, one.reason), self._admission.shards)
+            for job, one in zip(jobs, ended, strict=True)
+            if job.is_told_of_death
+        ]
         if dead:
             await self._push(dead)
             self._log.info("fetch jobs that brought no page go to the dead set", jobs=len(dead))
-        ids = [one.id for one in ended]
-        await self._store.change(number, lambda store: store.jobs_told(ids))
+        await self._store.change(number, partial(_told, ended=ended, jobs=jobs))
         self._ended.add(number)
-
-    def _dead_jobs(self, ended: Sequence[EndedJob]) -> list[Job]:
-        jobs = [(FetchJob.of_text(one.job), one) for one in ended]
-        shards = self._admission.shards
-        return [
-            job.failed_by(cause_of(one.state, one.reason), shards)
-            for job, one in jobs
-            if job.is_told_of_death
-        ]
 
 
 def _admit(store: ShardStore, jobs: list[NewJob]) -> list[bool]:
@@ -168,6 +162,13 @@ def _admit(store: ShardStore, jobs: list[NewJob]) -> list[bool]:
 
 def _untold(store: ShardStore) -> list[EndedJob]:
     return store.untold_jobs(TOLD_AT_ONCE)
+
+
+def _told(store: ShardStore, ended: Sequence[EndedJob], jobs: Sequence[FetchJob]) -> None:
+    store.jobs_told([one.id for one in ended])
+    for job in jobs:
+        if job.unique_url_key is not None:
+            store.came_to_nothing(job.unique_url_key, job.id, job.turn)
 
 
 def _forget(store: ShardStore, before: float) -> bool:

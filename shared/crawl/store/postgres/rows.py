@@ -355,6 +355,9 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
             ),
         )
 
+    def forget_first_job(self, url_key: str) -> None:
+        self._send("DELETE FROM @first_jobs WHERE url_key = %s", (url_key,))
+
     def forget_first_jobs(self, now: float, limit: int) -> int:
         return len(self._changed(_FORGET_FIRST_JOBS, (now, limit)))
 

@@ -344,6 +344,9 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
     def keep_first_jobs(self, firsts: Sequence[FirstJob]) -> None:
         self._database.run(_KEEP_FIRST_JOBS, (to_json([tuple(one) for one in firsts]),))
 
+    def forget_first_job(self, url_key: str) -> None:
+        self._database.run("DELETE FROM first_jobs WHERE url_key = ?", (url_key,))
+
     def forget_first_jobs(self, now: float, limit: int) -> int:
         return self._database.run(_FORGET_FIRST_JOBS, (now, limit))
 

@@ -41,6 +41,7 @@ class Store:
     def __init__(self, *untold: EndedJob) -> None:
         self.untold = list(untold)
         self.admitted: list[NewJob] = []
+        self.nothing: list[tuple[str | int, ...]] = []
         self.looks = 0
         self.is_lost = False
 
@@ -62,6 +63,9 @@ class Store:
     def untold_jobs(self, limit: int) -> list[EndedJob]:
         self.looks += 1
         return self.untold[:limit]
+
+    def came_to_nothing(self, *first: str | int) -> None:
+        self.nothing.append(first)
 
     def jobs_told(self, ids: Sequence[int]) -> None:
         self.untold = [one for one in self.untold if one.id not in ids]
@@ -145,6 +149,19 @@ def test_what_ended_before_a_shard_was_opened_is_told_of() -> None:
             "the-job-2": "not allowed by why 2",
         }
         assert store.untold == []
+
+    run_in_virtual_time(run())
+
+
+def test_unique_ones_are_nothing_that_others_can_be_the_same_as() -> None:
+    async def run() -> None:
+        # After a redirect.
+        job = FetchJob("a", "http://EXAMPLE.com", 1, 2, 8, 300, "", {"unique_for_s": 60})
+        store = Store(ended(1), EndedJob(2, UrlState.FAILED, "why", job.to_text()))
+        bench = Bench(store)
+        bench.jobs.shard_opened(SHARD)
+        await for_a_while(bench)
+        assert store.nothing == [(url_key(URL), "a", 2)]
 
     run_in_virtual_time(run())
 
