@@ -1,6 +1,7 @@
 """What a request for a crawl may say, and its defaults. Pure."""
 
 import re
+from functools import cached_property
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -115,14 +116,14 @@ class DiscoverySpec(Part):
         "other host, too",
     )
 
-    @property
+    @cached_property
     def follows(self) -> tuple[str, ...]:
         """The names of those that are on."""
         return tuple(
             str(source) for source in Source if getattr(self, source) not in (False, "none")
         )
 
-    @property
+    @cached_property
     def documents(self) -> frozenset[str]:
         """Those of them that are read besides pages."""
         return DOCUMENTS.intersection(self.follows)

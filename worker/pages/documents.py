@@ -28,9 +28,6 @@ _GZIP_TYPES = frozenset(
     {"application/gzip", "application/x-gzip", "application/octet-stream", "binary/octet-stream"}
 )
 _GZIP_MAGIC = b"\x1f\x8b"
-# Of `scheme://host/path`, without the query. Others may be sitemaps, too.
-_SITEMAP_NAME = re.compile(r"sitemap[^/]*$|\.xml(?:\.gz)?$", re.IGNORECASE)
-_PACKED_SITEMAP_NAME = re.compile(r"(?:sitemap[^/]*|\.xml)\.gz$", re.IGNORECASE)
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z]+)")
 _KINDS = {
@@ -54,13 +51,16 @@ def may_be(content_type: str, url: str, reads: Collection[str]) -> bool:
         return Source.FEEDS in reads
     if kind in _XML_TYPES:
         return bool(reads)
-    is_packed_sitemap = kind in _GZIP_TYPES and _PACKED_SITEMAP_NAME.search(_page(url)) is not None
-    return is_packed_sitemap and Source.SITEMAPS in reads
+    if kind not in _GZIP_TYPES or Source.SITEMAPS not in reads:
+        return False
+    name = _name(url)
+    return name.endswith(".gz") and ("sitemap" in name or name.endswith(".xml.gz"))
 
 
 def is_named_like_a_sitemap(url: str) -> bool:
     """More is read of such an answer than of a page."""
-    return _SITEMAP_NAME.search(_page(url)) is not None
+    name = _name(url)
+    return "sitemap" in name or name.endswith((".xml", ".xml.gz"))
 
 
 def kind_of(body: bytes) -> Source | None:
@@ -147,5 +147,6 @@ def _bare(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
-def _page(url: str) -> str:
-    return url.partition("?")[0]
+def _name(url: str) -> str:
+    """The last segment of its path."""
+    return url.partition("?")[0].rpartition("/")[2].lower()
