@@ -6,7 +6,7 @@ from typing import get_args
 
 from manyhands.cli.api_client import DEFAULT_URL
 from manyhands.shared.crawl.discovery import Source
-from manyhands.shared.crawl.spec import PolitenessSpec, ScopeSpec
+from manyhands.shared.crawl.spec import DiscoverySpec, PolitenessSpec, ScopeSpec
 
 DATA_DIRECTORY = Path("manyhands-data")
 DEFAULT_MAX_PAGES = 100
@@ -19,6 +19,8 @@ MAX_DELAY_S = 86_400
 WITHIN = tuple(
     value for value in get_args(ScopeSpec.model_fields["within"].annotation) if value != "listed"
 )
+# Sources of URLs that are on or off.
+SWITCHES = tuple(str(source) for source in Source if source is not Source.SITEMAPS)
 
 PROG = "manyhands"
 EPILOG = """
@@ -235,10 +237,16 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
     crawl.add_argument(
         "--without",
         action="append",
-        choices=[str(source) for source in Source],
+        choices=SWITCHES,
         default=[],
         metavar="SOURCE",
-        help="take no URLs from there: " + ", ".join(Source) + " (repeatable)",
+        help="take no URLs from there: " + ", ".join(SWITCHES) + " (repeatable)",
+    )
+    crawl.add_argument(
+        "--sitemaps",
+        choices=get_args(DiscoverySpec.model_fields["sitemaps"].annotation),
+        help="which to read: those that robots.txt names (default), always also /sitemap.xml, "
+        "or none",
     )
     crawl.add_argument(
         "--output",

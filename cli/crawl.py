@@ -59,8 +59,11 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     if arguments.skip_files:
         request["scope"]["skips_files"] = True
-    if arguments.without:
-        request["discovery"] = dict.fromkeys(arguments.without, False)
+    discovery: dict[str, Any] = dict.fromkeys(arguments.without, False)
+    if arguments.sitemaps:
+        discovery["sitemaps"] = arguments.sitemaps
+    if discovery:
+        request["discovery"] = discovery
     try:
         CrawlSpec(**request)
     except ValidationError as error:

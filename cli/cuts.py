@@ -10,6 +10,11 @@ _WHY = {
     Cut.DAMAGE: "cut where they could not be decompressed",
     Cut.NESTING: "cut where too many elements or attributes were inside each other",
     Cut.LINK_LIMIT: "cut at the most links that a page may have",
+    Cut.XML: "cut where a feed or sitemap was no well-formed XML",
+    Cut.ENTITIES: "cut where a feed or sitemap declared entities",
+    Cut.SITEMAP_URLS: "cut at the most URLs that a sitemap may have",
+    Cut.SITEMAP_BYTES: "cut at the most bytes that a sitemap may have",
+    Cut.NESTED_INDEX: "left out: lists of sitemaps that another list names",
 }
 
 

@@ -47,6 +47,7 @@ LEFT_OUT = {
     "trapped": "trap",
     "excluded": "exclusions",
     "over_host_limit": "pages per host",
+    "sitemap_refused": "sitemap",
     "disallowed": "robots.txt",
     "skipped": "skipped",
     "failed": "failed",

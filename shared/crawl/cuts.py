@@ -16,6 +16,15 @@ class Cut(StrEnum):
     NESTING = "nesting"
     # More links than are followed.
     LINK_LIMIT = "link_limit"
+    # Of feeds and sitemaps: no well-formed XML, at least not to its end.
+    XML = "bad_xml"
+    # They declare entities, with which a short text becomes a long one.
+    ENTITIES = "entities"
+    # The limits of sitemaps.org on URLs and decompressed bytes.
+    SITEMAP_URLS = "sitemap_urls"
+    SITEMAP_BYTES = "sitemap_bytes"
+    # A list of sitemaps that another one names.
+    NESTED_INDEX = "nested_index"
 
 
 # Of a crawl, by what cut its pages.

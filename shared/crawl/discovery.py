@@ -12,7 +12,13 @@ class Source(StrEnum):
     FRAMES = "frames"
     # <meta http-equiv="refresh"> and the header Refresh.
     REFRESH = "refresh"
+    # RSS and Atom, and <link rel="alternate"> of their types.
+    FEEDS = "feeds"
+    # Lists of a site's URLs: those that its robots.txt names, or /sitemap.xml.
+    SITEMAPS = "sitemaps"
 
 
+# Those of them that are documents of their own.
+DOCUMENTS = frozenset({Source.FEEDS, Source.SITEMAPS})
 # Of archives and fetch jobs, whose records have the links that people click.
 NO_SOURCES: frozenset[str] = frozenset()

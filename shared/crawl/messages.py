@@ -77,8 +77,9 @@ class PagesMessage(Message):
 
 
 class ParsedPage(NamedTuple):
-    """`links` are canonical URLs, each once. `error` is why there are none, `cuts` why there may be
-    more in the page: names of shared.crawl.cuts."""
+    """`links` are canonical URLs, each once, one deeper than `depth`. `error` is why there are
+    none, `cuts` why there may be more in the page: names of shared.crawl.cuts. `counts` are further
+    counters of the crawl and what the page adds to them."""
 
     crawl: int
     key: str
@@ -87,6 +88,7 @@ class ParsedPage(NamedTuple):
     links: list[str]
     error: str
     cuts: tuple[str, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
 
 
 class ParsedMessage(Message):

@@ -1,11 +1,12 @@
 """What a request for a crawl may say, and its defaults. Pure."""
 
 import re
+from functools import cached_property
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from manyhands.shared.crawl.discovery import Source
+from manyhands.shared.crawl.discovery import DOCUMENTS, Source
 
 MAX_PATTERN_LENGTH = 500
 MAX_PATTERNS = 1000
@@ -108,10 +109,24 @@ class DiscoverySpec(Part):
         default=True, description='<meta http-equiv="refresh"> and the header Refresh'
     )
 
-    @property
+    feeds: bool = Field(default=True, description="the entries of RSS and Atom")
+    sitemaps: Literal["none", "robots", "always"] = Field(
+        default="robots",
+        description="none; robots: those that a robots.txt names; always: /sitemap.xml of each "
+        "other host, too",
+    )
+
+    @cached_property
     def follows(self) -> tuple[str, ...]:
         """The names of those that are on."""
-        return tuple(str(source) for source in Source if getattr(self, source))
+        return tuple(
+            str(source) for source in Source if getattr(self, source) not in (False, "none")
+        )
+
+    @cached_property
+    def documents(self) -> frozenset[str]:
+        """Those of them that are read besides pages."""
+        return DOCUMENTS.intersection(self.follows)
 
 
 class CrawlSpec(Part):

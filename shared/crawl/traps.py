@@ -1,5 +1,5 @@
-"""URLs that are not worth a request whatever their host is: endless trees, and files that are no
-pages if a crawl leaves them out. Pure.
+"""URLs that are not worth a request whatever their host is: endless trees, and, where a crawl says
+so, files that are no pages. Pure.
 
 Calendars and the like, whose URLs look like any other, are bounded by depth and by the limit on
 pages per host.

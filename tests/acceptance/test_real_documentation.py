@@ -1,9 +1,10 @@
 """Real documentation, crawled by the product and by wget: the same pages.
 
-Both are judged by what the server gave them: HTML with a status of 200. wget is told to follow what
-we take for a link, <a> and <area>; by itself it also gets style sheets and pictures, which are no
-pages, and what a <link> in a page's head names: of Python's documentation that makes two more at a
-depth of 1, and none in all.
+Both are judged by what the server gave them: HTML with a status of 200. wget is told to follow <a>
+and <area>, and, where everything is fetched, frames and <link> as well. Of <link> we take what
+names a page (next, prev, canonical, translations), and wget all of it: of Python's documentation
+that makes two more at a depth of 1, and none in all. By itself it also gets style sheets and
+pictures, which are no pages.
 """
 
 import subprocess
@@ -37,10 +38,11 @@ def site() -> Iterator[StaticSite]:
 def get_by_wget(url: str, depth: int, directory: Path) -> None:
     """Only below the directory of the URL; status 8 says that some links are dead."""
     level = "inf" if depth == WHOLE else str(depth)
+    tags = "a,area,frame,iframe,link" if depth == WHOLE else "a,area"
     done = subprocess.run(
         [
             *(wget(), "--recursive", "--no-parent", f"--level={level}", "--quiet"),
-            *("--follow-tags=a,area", "--execute=robots=off", "--tries=2", "--timeout=20", url),
+            *(f"--follow-tags={tags}", "--execute=robots=off", "--tries=2", "--timeout=20", url),
         ],
         cwd=directory,
         timeout=150,

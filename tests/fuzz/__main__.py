@@ -12,6 +12,7 @@ from tests.fuzz.answers import Answers
 from tests.fuzz.api_front import ApiFront
 from tests.fuzz.archives import Archives
 from tests.fuzz.broker_lines import BrokerLines
+from tests.fuzz.listings import Listings
 from tests.fuzz.pages import Pages
 from tests.fuzz.robots import Robots
 from tests.fuzz.runner import Fuzzing
@@ -24,6 +25,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "archives": Archives,
     "robots": Robots,
     "pages": Pages,
+    "listings": Listings,
 }
 OUT = Path(tempfile.gettempdir()) / "manyhands-fuzz"
 

@@ -4,6 +4,7 @@ from typing import Self
 
 from hypothesis import strategies as st
 
+from manyhands.shared.crawl.spec import DiscoverySpec
 from manyhands.shared.memory import give_back_large_blocks, keep_free_memory
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import parse_url
@@ -11,6 +12,7 @@ from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, extract
 from tests.fuzz.inputs import Pieces, damaged
 from tests.fuzz.targets import Fault, InProcess
 
+FOLLOWS = DiscoverySpec().follows
 URL = parse_url("http://example.com/a/b?c=d")
 TYPES = (
     *(b"text/html", b"text/html; charset=utf-8", b"", b"application/xhtml+xml; charset=utf-16"),
@@ -30,6 +32,8 @@ MESSAGES = (
     b"<textarea><a href=t></textarea><select><option>1<optgroup><option>2</select>",
     b"<b><i><p>mis</b>nested</i></p><div><span></div></span><frameset><frame src=f></frameset>",
     b"<a href='http://[::1]:99999/'>x</a><a href='javascript:x'>y</a><a href='\xff\xfe'>z</a>",
+    b"<link rel=next href=n><link rel=alternate hreflang=x href=y><iframe src=f></iframe>"
+    b"<meta http-equiv=refresh content='0; url=r'>",
     b"<x-a y='1' y='2' z></x-a><p a=b c='d' e=\"f\" g>&#0;&#x110000;&notit;&amp &lt;</p>",
 )
 WORDS = (
@@ -40,6 +44,7 @@ WORDS = (
     *(b"<style>", b"<title>", b"</title>", b"<textarea>", b"<plaintext>", b"<noscript>", b"<br/>"),
     *(b" a=1", b" a", b" a='", b' b="x', b" href=x", b"&#", b"&amp;", b"&#x41;", b"<base href=x>"),
     *(b"<font>", b"<i>", b"</i>", b"<em>", b"<u>", b"<h1>", b"<dd>", b"<ruby><rt>", b"<frameset>"),
+    *(b"<link rel=next href=n>", b"<iframe src=x>", b"<meta http-equiv=refresh content='0;url=x'>"),
     *(b"<meta name=robots content=none>", b"<html lang=x>", b"<body a=b>", b"</p>", b"</br>"),
 )
 
@@ -58,6 +63,6 @@ class Pages(InProcess):
 
     def call(self, pieces: Pieces) -> None:
         content_type, body = pieces
-        found = extract(body, content_type.decode(), URL, MAX_CRAWLED_LINKS)
+        found = extract(body, content_type.decode(), URL, MAX_CRAWLED_LINKS, FOLLOWS)
         if len(found.links) > MAX_CRAWLED_LINKS or not found.nofollow <= set(found.links):
             raise Fault(f"{len(found.links)} links, {len(found.nofollow)} not to be followed")

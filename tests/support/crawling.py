@@ -14,7 +14,13 @@ from loadtest.web import faults
 from loadtest.web.oracle import Coverage, coverage
 from loadtest.web.politeness import Verdict, Visit, judge
 from loadtest.web.synthetic_web import SyntheticWeb
-from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec, PolitenessSpec, ScopeSpec
+from manyhands.shared.crawl.spec import (
+    CrawlSpec,
+    DiscoverySpec,
+    LimitSpec,
+    PolitenessSpec,
+    ScopeSpec,
+)
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Crawl, NewCrawl
 from manyhands.shared.crawl.store.opening import store_at
@@ -69,6 +75,7 @@ class Crawls:
         delay_s: float = 0.0,
         limits: LimitSpec | None = None,
         scope: ScopeSpec | None = None,
+        discovery: DiscoverySpec | None = None,
         seeds: list[str] | None = None,
     ) -> int:
         """From all seeds, unless told otherwise; its number."""
@@ -76,6 +83,7 @@ class Crawls:
             contact=CONTACT,
             scope=scope or ScopeSpec(max_depth=1000),
             limits=limits or LimitSpec(),
+            discovery=discovery or DiscoverySpec(),
             politeness=PolitenessSpec(delay_s=delay_s),
         )
         crawl, _ = self.control.create_crawl(NewCrawl(spec), time.time())

@@ -37,6 +37,7 @@ from manyhands.worker.crawl.fetching.page_fetch import PageFetches
 from manyhands.worker.crawl.fetching.page_turns import PageTurns
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
 from manyhands.worker.crawl.fetching.robots_turns import RobotsTurns
+from manyhands.worker.crawl.fetching.sitemaps import Sitemaps
 from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.commands import OperatorCommands
@@ -210,6 +211,7 @@ class Owner:
             self._working_set,
             PageFetches(fetcher, requests, self._figures, fetch),
             page_ends,
+            Sitemaps(self.admission),
             tasks,
             self._wakeup,
         )

@@ -27,7 +27,7 @@ from manyhands.worker.pages.bodies import BadBody
 from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH, extract, read
 from manyhands.worker.pages.html import MAX_LINKS
 from manyhands.worker.pages.page_ids import page_id, parsed_id
-from manyhands.worker.records import PageRecord
+from manyhands.worker.records import PageRecord, PlainRecord
 
 
 # Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so the
@@ -97,6 +97,16 @@ def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
     # A page of no crawl has nothing but its record: without a place for it the job fails.
     if found.record is not None and (page.crawl == NO_CRAWL or context.can_emit(PageRecord)):
         context.emit(found.record)
+    if found.entries and context.can_emit(PlainRecord):
+        for entries in found.entries:
+            context.emit(entries)
     return ParsedPage(
-        page.crawl, page.key, page.url, page.depth, found.links, found.problem, found.cuts
+        page.crawl,
+        page.key,
+        page.url,
+        found.depth,
+        found.links,
+        found.problem,
+        found.cuts,
+        found.counts,
     )

@@ -6,33 +6,41 @@ from itertools import chain
 from typing import NamedTuple
 
 from manyhands.shared.crawl.cuts import Cut
-from manyhands.shared.crawl.discovery import NO_SOURCES
+from manyhands.shared.crawl.discovery import NO_SOURCES, Source
 from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import parse_url
-from manyhands.worker.pages import html
+from manyhands.worker.pages import documents, html
 from manyhands.worker.pages.bodies import BadBody, unpack
 from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, MAX_LINKS, Extract
+from manyhands.worker.pages.listings import read_listing
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
-from manyhands.worker.records import FIRST_VISIT, PageRecord
+from manyhands.worker.pages.sitemap_records import sitemap_records
+from manyhands.worker.records import FIRST_VISIT, PageRecord, PlainRecord
 
 # Total length of a page's links: short references on a page with a long URL make long links.
 MAX_LINKS_LENGTH = 1_000_000
 
 
 class ExtractedPage(NamedTuple):
-    """`links` are those to follow. `record` is None, and `problem` why, if the page could not be
-    parsed. `cuts` is what was cut of it, when it was fetched and when it was parsed."""
+    """`links` are those to follow, one deeper than `depth`. `record` is None, and `problem` why, if
+    the page could not be parsed. `cuts` is what was cut of it, when it was fetched and when it was
+    parsed. `entries` are the records of a sitemap, and `counts` go to the crawl's counters."""
 
     record: PageRecord | None
     links: list[str]
     problem: str
     cuts: tuple[str, ...]
+    depth: int
+    entries: tuple[PlainRecord, ...] = ()
+    counts: tuple[tuple[str, int], ...] = ()
 
 
 def extract(page: FetchedPage) -> ExtractedPage:
     """Raises nothing: a crawl counts its pages, and needs a result for each."""
     try:
+        if page.follows and not html.is_html(page.content_type):
+            return _extract_listing(page)
         said = read(
             page.body,
             page.content_type,
@@ -43,13 +51,41 @@ def extract(page: FetchedPage) -> ExtractedPage:
         )
     except (BadBody, InvalidUrl) as error:
         problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
-        return ExtractedPage(None, [], problem, page.cuts)
+        return ExtractedPage(None, [], problem, page.cuts, page.depth)
     header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
     links, has_more = _to_follow(page, said, header)
     cuts = (*page.cuts, *said.cuts)
     if has_more and Cut.LINK_LIMIT not in cuts:
         cuts = (*cuts, Cut.LINK_LIMIT)
-    return ExtractedPage(_record(page, said, header), links, "", cuts)
+    return ExtractedPage(_record(page, said, header), links, "", cuts, page.depth)
+
+
+def _extract_listing(page: FetchedPage) -> ExtractedPage:
+    """Of a feed or a sitemap. Raises BadBody or InvalidUrl."""
+    pieces = documents.unpack(page.body)
+    first = next(pieces, b"")
+    kind = documents.kind_of(first)
+    if kind is None or kind not in page.follows:
+        return ExtractedPage(None, [], "neither page, feed nor sitemap", page.cuts, page.depth)
+    listing = read_listing(
+        kind,
+        chain([first], pieces),
+        parse_url(page.url),
+        page.depth,
+        is_whole=not page.is_truncated,
+    )
+    header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
+    said = Extract(None, list(listing.found), cuts=tuple(listing.cuts))
+    is_followed = not (page.obeys_nofollow and header.nofollow)
+    return ExtractedPage(
+        record=_record(page, said, header) if kind is Source.FEEDS else None,
+        links=[link for link in said.links if link != page.url] if is_followed else [],
+        problem="",
+        cuts=(*page.cuts, *listing.cuts),
+        depth=listing.depth,
+        entries=sitemap_records(page, listing) if kind is Source.SITEMAPS else (),
+        counts=((str(kind), 1), ("sitemap_refused", listing.refused)),
+    )
 
 
 def read(
@@ -103,7 +139,8 @@ def _to_follow(
         left_out |= said.nofollow
     links: list[str] = []
     length = 0
-    for link in chain(said.links, said.further) if said.further else said.links:
+    found = dict.fromkeys(chain(said.links, said.further)) if said.further else said.links
+    for link in found:
         length += len(link)
         if length > MAX_LINKS_LENGTH:
             return links, True

@@ -8,6 +8,7 @@ from resiliparse.parse.html import DOMNode
 
 from manyhands.shared.crawl.discovery import Source
 from manyhands.shared.urls import MAX_REFERENCE_LENGTH
+from manyhands.worker.pages.documents import is_feed_type
 
 # Elements of a page that are looked at; a page in 200 languages has 200.
 MAX_ELEMENTS = 2000
@@ -57,5 +58,8 @@ def _source_of(node: DOMNode) -> Source | None:
         return None
     if not relations.isdisjoint(_PAGE_RELATIONS):
         return Source.LINK_ELEMENTS
-    is_translation = "alternate" in relations and node.getattr("hreflang")
-    return Source.LINK_ELEMENTS if is_translation else None
+    if "alternate" not in relations:
+        return None
+    if is_feed_type(node.getattr("type") or ""):
+        return Source.FEEDS
+    return Source.LINK_ELEMENTS if node.getattr("hreflang") else None

@@ -214,6 +214,8 @@ class ErrorGroup:
     last_at: float
 
 
+# Of a crawl, by what is said about its pages when they are parsed.
+PAGE_COUNTERS = ("feeds", "sitemaps", "sitemap_refused")
 # Counters of one crawl in one shard, by name. Those of the URL states are kept by the store in the
 # transaction that changes the state; the others are added by the owner.
 STATE_COUNTERS = tuple(state.name.lower() for state in UrlState)
@@ -234,6 +236,8 @@ COUNTERS = (
     # Fetched to an end with an answer that was no redirect, and the bytes of the bodies.
     "pages",
     "bytes",
+    # Fetched besides pages, and URLs in sitemaps that name another host or are none.
+    *PAGE_COUNTERS,
     # Pages of which not all was seen, by why.
     *CUT_COUNTERS.values(),
     # URLs in a parse for too long, queued again.

@@ -80,9 +80,9 @@ def test_files_are_asked_for_unless_they_are_to_be_skipped():
 
 
 def test_sources_that_are_left_out_are_named_in_the_request():
-    words = ("--without", "frames", "--without", "refresh")
+    words = ("--without", "frames", "--without", "refresh", "--sitemaps", "always")
     request = crawl_request(parsed("crawl", URL, "--email", "me@example.org", *words))
-    assert request["discovery"] == {"frames": False, "refresh": False}
+    assert request["discovery"] == {"frames": False, "refresh": False, "sitemaps": "always"}
 
 
 @pytest.mark.parametrize("within", WITHIN)

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.discovery import Source
 from manyhands.shared.crawl.messages import FetchedPage
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import LeaseLost, Settled
@@ -24,6 +25,8 @@ from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling, StoreFailed
 from manyhands.worker.net.fetcher import Answer
+from manyhands.worker.pages.documents import kind_of, pack_sitemap
+from manyhands.worker.pages.html import is_html
 from manyhands.worker.pages.parse_jobs import pack_page
 from manyhands.worker.records import Capture, page_visit_id
 from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
@@ -59,6 +62,7 @@ class PageEnds:
             patience_s=page.crawl.patience_s,
             jitter=random.random(),
             most_redirects=self.jobs.max_redirects,
+            reads=page.crawl.spec.discovery.documents,
         )
         if was_in_trouble and not state.trouble:
             self.notes.back(origin)
@@ -102,7 +106,7 @@ class PageEnds:
     async def _hand_on(self, shard: OwnedShard, page: PageToFetch, answer: Answer) -> Settled:
         """First the sinks take the page, then the broker, then the store: after a crash in between
         it is fetched again, and no second record is made."""
-        fetched = None if page.url.job else self._fetched(page, answer)
+        fetched = None if page.url.job else await self._fetched(page, answer)
         try:
             if self.sinks.takes(Capture):
                 made = _capture(fetched, answer) if fetched else capture(page.url, answer)
@@ -128,11 +132,10 @@ class PageEnds:
         await self.sinks.room()
         await self.sinks.write([made])
 
-    def _fetched(self, page: PageToFetch, answer: Answer) -> FetchedPage:
+    async def _fetched(self, page: PageToFetch, answer: Answer) -> FetchedPage:
         url, crawl = page.url, page.crawl
         key = url.key.hex()
-        body, is_cut = pack_page(answer.body, self.truncate_bytes)
-        cut = Cut.PARSE_LIMIT if is_cut else answer.cut
+        body, cut = await self._packed(answer)
         return FetchedPage(
             visit=page_visit_id(self.control.tag, crawl.id, key),
             crawl=crawl.id,
@@ -150,6 +153,15 @@ class PageEnds:
             follows=crawl.spec.discovery.follows,
             refresh=answer.refresh,
         )
+
+    async def _packed(self, answer: Answer) -> tuple[str, Cut | None]:
+        """The body, and why it is not all of it."""
+        if not is_html(answer.content_type) and kind_of(answer.body) is Source.SITEMAPS:
+            # Of tens of megabytes, maybe: not in the event loop.
+            body, is_cut = await asyncio.to_thread(pack_sitemap, answer.body)
+            return body, Cut.SITEMAP_BYTES if is_cut else answer.cut
+        body, is_cut = pack_page(answer.body, self.truncate_bytes)
+        return body, Cut.PARSE_LIMIT if is_cut else answer.cut
 
 
 def _came_to_nothing(crawl: LiveCrawl) -> None:

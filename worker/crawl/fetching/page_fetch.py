@@ -1,8 +1,11 @@
 """One request for a page, sent if the lease still holds, and ended with it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
+from manyhands.shared.crawl.discovery import Source
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.logs import get_logger
@@ -19,6 +22,7 @@ from manyhands.worker.net.fetcher import (
     TemporaryFetchError,
     is_kept,
 )
+from manyhands.worker.pages import documents
 from manyhands.worker.pages.html import is_html
 
 
@@ -47,14 +51,15 @@ class PageFetches:
         return Fetched(outcome, sent_at, ended_at)
 
     async def _get(self, shard: OwnedShard, page: PageToFetch) -> Answer | FetchError | None:
+        url, reads = page.url.url, page.crawl.spec.discovery.documents
         try:
             async with self.requests.under_lease_of(shard) as check:
                 return await self.fetcher.get(
-                    parse_url(page.url.url),
+                    parse_url(url),
                     user_agent=page.crawl.user_agent,
-                    max_bytes=self.settings.max_bytes,
+                    max_bytes=self._max_bytes(url, reads),
                     check=check,
-                    wants_body=is_kept if page.url.job else _wants_body,
+                    wants_body=is_kept if page.url.job else partial(_wants_body, url, reads),
                 )
         except FetchError as error:
             return error
@@ -65,6 +70,14 @@ class PageFetches:
             reason = f"unhandled exception: {type(error).__name__}"
             return TemporaryFetchError(repr(error), reason=reason)
 
+    def _max_bytes(self, url: str, reads: Collection[str]) -> int:
+        """A sitemap may be larger than a page, and only its name says before the answer that it may
+        be one."""
+        most = self.settings.max_bytes
+        if Source.SITEMAPS in reads and documents.is_named_like_a_sitemap(url):
+            return max(most, documents.MAX_SITEMAP_BYTES)
+        return most
+
     def _count(self, outcome: Answer | FetchError | None, took_s: float) -> None:
         if isinstance(outcome, Answer):
             self.figures.fetched(f"{outcome.status // 100}xx", took_s, outcome.wire_bytes)
@@ -72,5 +85,5 @@ class PageFetches:
             self.figures.fetched("error", took_s)
 
 
-def _wants_body(status: int, content_type: str) -> bool:
-    return status < 300 and is_html(content_type)
+def _wants_body(url: str, reads: Collection[str], status: int, content_type: str) -> bool:
+    return status < 300 and (is_html(content_type) or documents.may_be(content_type, url, reads))

@@ -8,6 +8,7 @@ from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_ends import PageEnds
 from manyhands.worker.crawl.fetching.page_fetch import PageFetches
+from manyhands.worker.crawl.fetching.sitemaps import Sitemaps
 from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.schedule import Request
@@ -22,6 +23,7 @@ class PageTurns:
     working_set: WorkingSet
     fetches: PageFetches
     ends: PageEnds
+    sitemaps: Sitemaps
     tasks: Tasks
     wakeup: Wakeup
 
@@ -41,6 +43,7 @@ class PageTurns:
             verdict = self.ends.judge(origin, page, fetched)
             if verdict.put_off_until is not None:
                 self.working_set.put_off(origin, verdict.put_off_until)
+            await self.sitemaps.announce(request.shard, page)
             if await self.ends.carry_out(request.shard, page, fetched, verdict):
                 self.working_set.queued_again(origin)
         except Exception as error:

@@ -1,9 +1,10 @@
 """What an answer, or the lack of one, means for its URL and its host. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from manyhands.shared.crawl.discovery import NO_SOURCES
 from manyhands.shared.crawl.fetch_jobs import FetchJob, back_off_s
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
@@ -19,6 +20,7 @@ from manyhands.worker.net.fetcher import (
     PermanentFetchError,
     parse_retry_after,
 )
+from manyhands.worker.pages.documents import kind_of
 from manyhands.worker.pages.html import is_html
 
 MAX_REDIRECTS = 5
@@ -67,10 +69,12 @@ def verdict_of(
     patience_s: float,
     jitter: float,
     most_redirects: int = MAX_REDIRECTS,
+    reads: Collection[str] = NO_SOURCES,
 ) -> Verdict:
-    """`state` is the origin's and is updated. `most_redirects` is for fetch jobs. An outcome of
-    None means that the lease ran out before the answer was here: the URL is tried again if the
-    lease is only late, and the store raises LeaseLost if it is lost."""
+    """`state` is the origin's and is updated. `most_redirects` is for fetch jobs, `reads` are the
+    sources of URLs that the crawl reads besides pages. An outcome of None means that the lease ran
+    out before the answer was here: the URL is tried again if the lease is only late, and the store
+    raises LeaseLost if it is lost."""
     if outcome is None:
         return Verdict(put_off(claimed), is_no_page=True)
     tries = _tries_of(claimed, retry_s, jitter)
@@ -93,7 +97,7 @@ def verdict_of(
     if claimed.job:
         ending = judge_job(claimed, outcome, now, tries, most_redirects)
     else:
-        ending = judge(claimed, outcome, now, retry_s)
+        ending = judge(claimed, outcome, now, retry_s, reads)
     if isinstance(ending, Redirect):
         return Verdict(None, is_no_page=True, redirect=ending)
     is_no_page = ending is not None and ending.state is UrlState.QUEUED
@@ -101,9 +105,14 @@ def verdict_of(
 
 
 def judge(
-    claimed: ClaimedUrl, answer: Answer, now: float, retry_s: float
+    claimed: ClaimedUrl,
+    answer: Answer,
+    now: float,
+    retry_s: float,
+    reads: Collection[str] = NO_SOURCES,
 ) -> Settled | Redirect | None:
-    """None: a page to parse. Answers that block the whole host (429, 503) do not get here."""
+    """None: a page to parse, or a document that is read. Answers that block the whole host (429,
+    503) do not get here."""
     status = answer.status
     if status in REDIRECTS:
         return _redirected(claimed, answer)
@@ -111,7 +120,7 @@ def judge(
         return try_again(claimed, f"http {status}", now, retry_s, status)
     if status >= 400:
         return ended(claimed, UrlState.FAILED, f"http {status}", status)
-    if not is_html(answer.content_type):
+    if not is_html(answer.content_type) and kind_of(answer.body) not in reads:
         kind = answer.content_type.partition(";")[0].strip().lower() or "none"
         return ended(claimed, UrlState.SKIPPED, f"content type {kind}", status)
     return None

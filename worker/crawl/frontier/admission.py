@@ -19,6 +19,7 @@ from manyhands.shared.crawl.messages import LinksMessage, ParsedPage
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import (
+    PAGE_COUNTERS,
     ClaimedUrl,
     Layout,
     LeaseLost,
@@ -41,6 +42,8 @@ from manyhands.worker.crawl.shards.store_threads import StoreThreads
 
 # Of one message to another shard.
 LINKS_OF_BATCH = 1000
+# Those of a page; a sitemap has more, and others have their turn in between.
+SORTED_AT_ONCE = 6000
 
 # The shard, and the URLs that may be new there.
 Told = Callable[[int, Sequence[NewUrl]], None]
@@ -48,11 +51,12 @@ Told = Callable[[int, Sequence[NewUrl]], None]
 
 class Ending(NamedTuple):
     """A URL that ends, a parsed page by its key or a redirect, and its links, which must be stored
-    by then. `links` are for shards of other processes; `mine` are for the URL's own shard."""
+    by then; None: nothing ends. `links` are for shards of other processes; `mine` are for the URL's
+    own shard."""
 
     crawl: int
     host_limit: int | None
-    ends: bytes | Settled
+    ends: bytes | Settled | None
     mine: list[NewUrl]
     links: SortedLinks
 
@@ -107,7 +111,7 @@ class Admission:
                 here.append((shard, page))
             else:
                 elsewhere.append(page)
-        links = self._links_of([page for _, page in here])
+        links = await self._links_of([page for _, page in here])
         try:
             await self._admit_local(
                 (shard, page.crawl, of_page)
@@ -133,6 +137,16 @@ class Admission:
         settled = Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
         await self._admit_local([(shard, crawl.id, links)])
         await self._finish([(shard, self._ending(shard, crawl.id, settled, links))])
+
+    async def named(self, shard: int, crawl: LiveCrawl, urls: Sequence[str], refused: int) -> None:
+        """By the robots.txt of a host of the shard: like links of a seed. `refused` counts what is
+        no URL. Raises LeaseLost."""
+        links = self._sorting(crawl).sort(urls, 1, 0)
+        links.counts["sitemap_refused"] += refused
+        await self._admit_local([(shard, crawl.id, links)])
+        [has_ended] = await self._finish([(shard, self._ending(shard, crawl.id, None, links))])
+        if not has_ended:
+            raise LeaseLost(f"shard {shard} is not owned here")
 
     async def links(self, message: LinksMessage) -> None:
         """From pages of other shards. Raises LeaseLost when the target is not owned here."""
@@ -188,7 +202,7 @@ class Admission:
             raise LeaseLost(f"shard {shard} is not owned here")
         return shard
 
-    def _links_of(self, pages: Sequence[ParsedPage]) -> list[SortedLinks]:
+    async def _links_of(self, pages: Sequence[ParsedPage]) -> list[SortedLinks]:
         sortings: dict[int, Sorting] = {}
         links = []
         for page in pages:
@@ -200,13 +214,20 @@ class Admission:
                     links.append(SortedLinks())
                     continue
                 sorting = sortings[page.crawl] = self._sorting(crawl)
-            links.append(sorting.sort(page.links, page.depth + 1, 0))
-            if page.cuts:
-                self._count_cuts(page, links[-1])
+            links.append(sorting.sort(page.links[:SORTED_AT_ONCE], page.depth + 1, 0))
+            for start in range(SORTED_AT_ONCE, len(page.links), SORTED_AT_ONCE):
+                await asyncio.sleep(0)
+                more = page.links[start : start + SORTED_AT_ONCE]
+                links[-1].add(sorting.sort(more, page.depth + 1, 0))
+            if page.cuts or page.counts:
+                self._count_page(page, links[-1])
         return links
 
-    def _count_cuts(self, page: ParsedPage, links: SortedLinks) -> None:
-        """With its links, so that they are counted once, when the page ends."""
+    def _count_page(self, page: ParsedPage, links: SortedLinks) -> None:
+        """With its links, so that it is counted once, when the page ends."""
+        for name, number in page.counts:
+            if name in PAGE_COUNTERS:
+                links.counts[name] += number
         for cut in page.cuts:
             if cut in CUT_COUNTERS:
                 links.counts[CUT_COUNTERS[cut]] += 1
@@ -224,7 +245,9 @@ class Admission:
                 *(self._admit(shard, crawl, urls) for (shard, crawl), urls in by_place.items())
             )
 
-    def _ending(self, shard: int, crawl: int, ends: bytes | Settled, links: SortedLinks) -> Ending:
+    def _ending(
+        self, shard: int, crawl: int, ends: bytes | Settled | None, links: SortedLinks
+    ) -> Ending:
         mine = links.by_shard.pop(shard, [])
         return Ending(crawl, self._host_limit(crawl), ends, mine, links)
 
@@ -322,8 +345,8 @@ def _ended_now(
     store: ShardStore, crawl: int, endings: Sequence[Ending], now: float
 ) -> list[Ending]:
     """End them; which had not ended before."""
-    redirected = [ending for ending in endings if isinstance(ending.ends, Settled)]
-    store.settle([one.ends for one in redirected if isinstance(one.ends, Settled)], now)
-    parsed = [ending for ending in endings if not isinstance(ending.ends, Settled)]
-    keys = [one.ends for one in parsed if not isinstance(one.ends, Settled)]
-    return redirected + [parsed[place] for place in store.parsed(crawl, keys, now)]
+    parsed = [ending for ending in endings if isinstance(ending.ends, bytes)]
+    others = [ending for ending in endings if not isinstance(ending.ends, bytes)]
+    store.settle([one.ends for one in others if isinstance(one.ends, Settled)], now)
+    keys = [one.ends for one in parsed if isinstance(one.ends, bytes)]
+    return others + [parsed[place] for place in store.parsed(crawl, keys, now)]

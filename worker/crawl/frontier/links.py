@@ -119,6 +119,12 @@ class SortedLinks:
     by_shard: dict[int, list[NewUrl]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
+    def add(self, more: "SortedLinks") -> None:
+        """Those of the same page."""
+        for shard, urls in more.by_shard.items():
+            self.by_shard.setdefault(shard, []).extend(urls)
+        self.counts.update(more.counts)
+
 
 class Sorting:
     """Links of pages that end together. State: links into `owned` shards found so far: they are

@@ -50,6 +50,7 @@ _RULE = re.compile(
     r"(?:allow|disallow|dissallow|dissalow|disalow|diasllow|disallaw|crawl[- ]delay)[\s:].*",
     re.IGNORECASE,
 )
+_SITEMAP = re.compile(r"site-?map\s*:\s*(\S+)", re.IGNORECASE)
 
 
 @dataclass(slots=True, frozen=True)
@@ -65,6 +66,8 @@ class RobotsRules:
     size_bytes: int = _ENTRY_BYTES
     parser: Protego | None = None
     forbids_all: bool = False
+    # As they stand there, for whatever robot.
+    sitemaps: tuple[str, ...] = ()
 
     @property
     def is_unreachable(self) -> bool:
@@ -91,9 +94,11 @@ def rules_of(stored: StoredRobots) -> RobotsRules:
     if stored.kind == UNREACHABLE:
         reason = stored.body.decode("utf-8", "replace")
         return RobotsRules(UNREACHABLE, stored.expires_at, reason, forbids_all=True)
-    lines = _lines_for_us(_text(stored.body)) if stored.kind == RULES else []
+    text = _text(stored.body) if stored.kind == RULES else ""
+    lines, sitemaps = _lines_for_us(text), _sitemaps(text)
     if not lines:
-        return RobotsRules(stored.kind, stored.expires_at)
+        size = _ENTRY_BYTES + sum(map(len, sitemaps))
+        return RobotsRules(stored.kind, stored.expires_at, size_bytes=size, sitemaps=sitemaps)
     if sum("*" in line for line in lines) > MOST_WILDCARD_RULES:
         reason = f"more than {MOST_WILDCARD_RULES} rules with wildcards"
         return RobotsRules(RULES, stored.expires_at, reason, forbids_all=True)
@@ -104,8 +109,9 @@ def rules_of(stored: StoredRobots) -> RobotsRules:
         RULES,
         stored.expires_at,
         crawl_delay_s=parser.crawl_delay(PRODUCT_TOKEN),
-        size_bytes=_ENTRY_BYTES + size + sum(map(len, lines)),
+        size_bytes=_ENTRY_BYTES + size + sum(map(len, (*lines, *sitemaps))),
         parser=parser,
+        sitemaps=sitemaps,
     )
 
 
@@ -189,6 +195,12 @@ def _lines_for_us(text: str) -> list[str]:
         if "*" in agents:
             everybody += rules
     return ours if is_named else everybody
+
+
+def _sitemaps(text: str) -> tuple[str, ...]:
+    """Of no group, wherever they stand, each once."""
+    found = (_SITEMAP.fullmatch(line) for line in _lines(text))
+    return tuple(dict.fromkeys(match[1] for match in found if match is not None))
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import pytest
 
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.messages import FetchedPage, ParsedPage
+from manyhands.shared.crawl.spec import DiscoverySpec
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobs import encode_job
 from manyhands.worker.handlers.parse import parse, parse_pages
@@ -15,7 +16,7 @@ from manyhands.worker.jobs.registry import make_handler
 from manyhands.worker.pages.bodies import pack
 from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH
 from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_LINKS
-from manyhands.worker.records import PageRecord
+from manyhands.worker.records import PageRecord, PlainRecord
 from manyhands.worker.testing import MemorySinks, make_delivery
 
 HTML = b"<title>Home</title><a href=a>a</a>"
@@ -296,3 +297,68 @@ async def test_a_message_is_bounded_in_bytes(context):
     await parse_pages(QUEUE, [of_crawl(html), of_crawl(), of_crawl(html)], context)
     assert [len(child.args[0]) for child in context.children] == [2, 1]
     assert len({child.jid for child in context.children}) == 2
+
+
+ALL = DiscoverySpec().follows
+FEED = f"<rss><channel><item><link>{URL}a</link></item></channel></rss>"
+SITEMAP = (
+    f"<urlset><url><loc>{URL}a</loc><lastmod>2026-11-19</lastmod></url><url><loc>{URL}b</loc></url>"
+    "<url><loc>http://other.example/</loc></url></urlset>"
+)
+
+
+async def test_what_a_page_names_besides_its_links_is_followed_and_not_recorded(context):
+    html = "<a href=a>a</a><link rel=next href=n><link rel=canonical href=a>"
+    page = of_crawl(html, follows=ALL, refresh="0;url=r")
+    await parse_pages(QUEUE, [page], context)
+    assert page_of(context).links == [URL + "a", URL + "n", URL + "r"]
+    assert context.records[0].links == [URL + "a"]
+
+
+async def test_a_feed_is_recorded_as_a_page_is(context):
+    page = of_crawl(FEED, content_type="application/rss+xml", follows=ALL)
+    await parse_pages(QUEUE, [page], context)
+    (record,) = context.records
+    assert isinstance(record, PageRecord)
+    assert (record.links, record.content_type) == ([URL + "a"], "application/rss+xml")
+    assert page_of(context) == ParsedPage(
+        *(3, KEY, URL, 2, [URL + "a"], "", ()), (("feeds", 1), ("sitemap_refused", 0))
+    )
+
+
+async def test_a_sitemap_keeps_when_its_pages_were_changed(context):
+    page = of_crawl(SITEMAP, content_type="text/xml", follows=ALL)
+    await parse_pages(QUEUE, [page], context)
+    (record,) = context.records
+    assert isinstance(record, PlainRecord)
+    assert record.id == record.body["id"] == "visit-0001.0"
+    assert (record.body["sitemap"], record.body["crawl"]) == (URL, 3)
+    assert record.body["entries"] == [
+        {"url": URL + "a", "lastmod": "2026-11-19"},
+        {"url": URL + "b", "lastmod": None},
+    ]
+    # As deep as links of a seed.
+    assert page_of(context) == ParsedPage(
+        *(3, KEY, URL, 0, [URL + "a", URL + "b"], "", ()), (("sitemaps", 1), ("sitemap_refused", 1))
+    )
+
+
+@pytest.mark.parametrize("changes", [{"robots_tag": "nofollow"}, {"follows": ("frames",)}])
+async def test_a_document_that_is_not_to_be_followed_has_no_links(context, changes):
+    page = of_crawl(SITEMAP, content_type="text/xml", follows=ALL)._replace(**changes)
+    await parse_pages(QUEUE, [page], context)
+    assert page_of(context).links == []
+
+
+async def test_a_sitemap_is_told_in_records_that_servers_take(context):
+    entries = "".join(f"<url><loc>{URL}{number}</loc></url>" for number in range(2500))
+    page = of_crawl(f"<urlset>{entries}</urlset>", content_type="text/xml", follows=ALL)
+    await parse_pages(QUEUE, [page], context)
+    assert [len(record.body["entries"]) for record in context.records] == [1000, 1000, 500]
+    assert len({record.id for record in context.records}) == 3
+
+
+async def test_a_document_with_a_bad_body_is_no_reason_to_fail(context):
+    page = of_crawl(content_type="text/xml", follows=ALL, body="no base64 of zstd")
+    await parse_pages(QUEUE, [page], context)
+    assert page_of(context).error == "not parsed: bad body"

@@ -30,6 +30,7 @@ from manyhands.worker.crawl.fetching.page_fetch import PageFetches
 from manyhands.worker.crawl.fetching.page_turns import PageTurns
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
 from manyhands.worker.crawl.fetching.robots_turns import RobotsTurns
+from manyhands.worker.crawl.fetching.sitemaps import Sitemaps
 from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.allowance import Allowance
@@ -174,6 +175,7 @@ class Bench:
             self.working_set,
             PageFetches(self.fetcher, self.requests, CrawlFigures(), FetchSettings()),
             self.page_ends,
+            Sitemaps(admission),
             self.tasks,
             wakeup,
         )

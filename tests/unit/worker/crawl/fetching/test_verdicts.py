@@ -1,9 +1,11 @@
 """What an answer means for its URL."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
 
+from manyhands.shared.crawl.discovery import DOCUMENTS, Source
 from manyhands.shared.crawl.fetch_jobs import FetchJob, back_off_s
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
@@ -51,6 +53,16 @@ def answer(status: int, location: str | None = None, content_type: str = HTML) -
 def settled(given: Settled | Redirect | None) -> Settled:
     assert isinstance(given, Settled)
     return given
+
+
+@pytest.mark.parametrize("reads", [DOCUMENTS, frozenset[str](), {Source.SITEMAPS}])
+def test_a_document_is_parsed_if_the_crawl_reads_its_kind(reads: Collection[str]) -> None:
+    for kind, body in ((Source.FEEDS, b"<rss>"), (Source.SITEMAPS, b"<urlset>"), (None, b"<a>")):
+        given = judge(URL, replace(answer(200, content_type="text/xml"), body=body), NOW, 30, reads)
+        if kind in reads:
+            assert given is None
+        else:
+            assert settled(given).reason == "content type text/xml"
 
 
 @pytest.mark.parametrize("status", [200, 203, 206])

@@ -14,11 +14,15 @@ from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState, UrlState
 from manyhands.shared.crawl.store.absence import Absence
-from manyhands.shared.crawl.store.model import NewUrl, SeedBatch, Settled
+from manyhands.shared.crawl.store.model import LeaseLost, NewUrl, SeedBatch, Settled
 from manyhands.shared.crawl.store.protocol import ShardReader, ShardStore
 from manyhands.shared.crawl.store.sqlite.directory import open_reader, open_shard
 from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
-from manyhands.worker.crawl.frontier.admission import LINKS_OF_BATCH, Admission
+from manyhands.worker.crawl.frontier.admission import (
+    LINKS_OF_BATCH,
+    SORTED_AT_ONCE,
+    Admission,
+)
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.metrics import CrawlFigures
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
@@ -244,3 +248,35 @@ async def test_links_known_to_be_in_the_store_are_not_asked_for_again(bench: Ben
     await bench.parsed(HERE, [HERE + "x"])
 
     assert bench.told == []
+
+
+async def test_what_a_robots_txt_names_is_taken_like_links_of_a_seed(bench: Bench) -> None:
+    urls = [HERE + "s.xml", THERE + "s.xml", ELSEWHERE + "s.xml"]
+    crawl = bench.crawls.by_id[CRAWL]
+
+    await bench.admission.named(0, crawl, urls, refused=2)
+
+    assert (bench.urls(0), bench.urls(1)) == (urls[:1], urls[1:2])
+    (batch,) = await bench.store.change(0, lambda store: store.outgoing({}, 10))
+    assert batch.payload == f'[["{urls[2]}",1,0]]'.encode()
+    counters = bench.reader(0).counters(CRAWL)
+    assert (counters["links"], counters["sitemap_refused"]) == (3, 2)
+
+
+async def test_what_a_robots_txt_names_is_not_lost_with_the_shard(bench: Bench) -> None:
+    open_shard(bench.directory, 0, 0, 2, 0.0).close()
+    with pytest.raises(LeaseLost):
+        await bench.admission.named(0, bench.crawls.by_id[CRAWL], [HERE + "s.xml"], refused=0)
+
+
+async def test_the_links_of_a_full_sitemap_are_all_taken(bench: Bench) -> None:
+    await bench.fetched(HERE)
+    links = [f"{HERE}{number}" for number in range(2 * SORTED_AT_ONCE + 1)]
+    page = parsed_page(HERE, links)._replace(counts=(("sitemaps", 1), ("unheard of", 1)))
+
+    assert await bench.admission.parsed([page]) == []
+
+    counters = bench.reader(0).counters(CRAWL)
+    assert counters["queued"] == counters["links"] == len(links)
+    assert counters["sitemaps"] == 1
+    assert "unheard of" not in counters

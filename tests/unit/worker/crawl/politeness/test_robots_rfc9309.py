@@ -646,3 +646,17 @@ async def test_first_contact_of_many_is_one_fetch():
     found = await asyncio.gather(*(site.rules() for _ in range(50)))
     assert site.fetches == 1
     assert all(each is found[0] for each in found)
+
+
+def test_sitemaps_are_of_no_group_and_come_once():
+    text = (
+        "Sitemap: https://site.example/1.xml\nUser-agent: other\nDisallow: /\n"
+        "sitemap:https://site.example/2.xml # the second\nUser-agent: *\nDisallow: /private/\n"
+        "Site-map : /3.xml\nSitemap:\nSITEMAP: https://site.example/1.xml\n"
+    )
+    found = rules(text)
+    expected = ("https://site.example/1.xml", "https://site.example/2.xml", "/3.xml")
+    assert found.sitemaps == expected
+    assert not found.allows(f"{SITE}/private/a")
+    assert rules("Sitemap: https://site.example/1.xml\n").sitemaps == expected[:1]
+    assert rules_of(StoredRobots(ALLOW_ALL, b"", NOW, NOW + DAY)).sitemaps == ()
