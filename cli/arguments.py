@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from manyhands.cli.api_client import DEFAULT_URL
+from manyhands.shared.crawl.page_fields import CHOICES, DEFAULT_NAME
 from manyhands.shared.crawl.spec import PolitenessSpec, ScopeSpec
 
 DATA_DIRECTORY = Path("manyhands-data")
@@ -212,6 +213,12 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         default=[],
         metavar="PATTERN",
         help="skip URLs that match; * matches anything (repeatable)",
+    )
+    crawl.add_argument(
+        "--fields",
+        default=DEFAULT_NAME,
+        metavar="NAME,NAME",
+        help=f"what records hold: {DEFAULT_NAME}, or any of {', '.join(CHOICES)}",
     )
     crawl.add_argument(
         "--output",

@@ -29,7 +29,7 @@ from manyhands.shared.jobtypes import FETCH
 from manyhands.shared.urls import shard_queue
 
 # The fields of `custom.mh`.
-HOP, TURN, FIRST_URL, CAUSE = "hop", "turn", "url", "cause"
+HOP, TURN, FIRST_URL, CAUSE, VIA = "hop", "turn", "url", "cause", "via"
 # And of the parse job of its page: a queue, the key and the URL.
 ANSWER_TO = "answer_to"
 # What a worker says when it fails a job for good: a dead job with it was told to its producer.
@@ -39,7 +39,8 @@ KEY_BYTES = 16
 
 
 class FetchJob(NamedTuple):
-    """`url` is what its producer wrote; the rest is as the producer sent it."""
+    """`url` is what its producer wrote, and `redirects` are the URLs that led to the present one;
+    the rest is as the producer sent it."""
 
     id: str
     url: str
@@ -49,6 +50,7 @@ class FetchJob(NamedTuple):
     reserve_for: int
     created_at: str
     custom: dict[str, Any]
+    redirects: Sequence[str] = ()
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], job_id: str, url: str) -> Self:
@@ -73,6 +75,7 @@ class FetchJob(NamedTuple):
             else DEFAULT_RESERVE_FOR_S,
             created_at=str(fields.get("created_at", "")),
             custom=custom,
+            redirects=_urls(ours.get(VIA)),
         )
 
     @classmethod
@@ -80,7 +83,9 @@ class FetchJob(NamedTuple):
         return cls(*orjson.loads(text))
 
     def to_text(self) -> str:
-        return orjson.dumps(list(self)).decode()
+        # Most have none.
+        redirects = [list(self.redirects)] if self.redirects else []
+        return orjson.dumps([*self[:-1], *redirects]).decode()
 
     @property
     def key(self) -> bytes:
@@ -97,7 +102,8 @@ class FetchJob(NamedTuple):
         return self.retry != 0
 
     def redirected_to(self, url: str, shards: int) -> Job:
-        return self._job(url, shards, f"{self.turn}-{self.hop + 1}", {HOP: self.hop + 1})
+        via = {VIA: list(self.redirects)} if self.redirects else {}
+        return self._job(url, shards, f"{self.turn}-{self.hop + 1}", {HOP: self.hop + 1} | via)
 
     def failed_by(self, cause: str, shards: int) -> Job:
         """Whoever gets it fails it with this cause and kills it. Requeued from the dead set, it is
@@ -155,6 +161,10 @@ def back_off_s(attempts: int, draw: float) -> float:
 
 def _count(value: object) -> int:
     return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _urls(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _moment(text: str) -> datetime:

@@ -261,4 +261,7 @@ def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases, hold: 
         head=exchange.head,
         hold=hold,
         is_damaged=exchange.body.is_damaged,
+        content_language=exchange.text(b"content-language"),
+        last_modified=exchange.text(b"last-modified"),
+        etag=exchange.text(b"etag"),
     )

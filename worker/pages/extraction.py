@@ -4,14 +4,16 @@ run wherever the page is. Pure."""
 from typing import NamedTuple
 
 from manyhands.shared.crawl.cuts import Cut
-from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
+from manyhands.shared.crawl.messages import FetchedPage
+from manyhands.shared.crawl.page_fields import UnknownField
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import parse_url
 from manyhands.worker.pages import html
 from manyhands.worker.pages.bodies import BadBody, unpack
-from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, MAX_LINKS, Extract
+from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, Extract
+from manyhands.worker.pages.page_records import Look, record_of
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
-from manyhands.worker.records import FIRST_VISIT, PageRecord
+from manyhands.worker.records import PageRecord
 
 # Total length of a page's links: short references on a page with a long URL make long links.
 MAX_LINKS_LENGTH = 1_000_000
@@ -30,48 +32,31 @@ class ExtractedPage(NamedTuple):
 def extract(page: FetchedPage) -> ExtractedPage:
     """Raises nothing: a crawl counts its pages, and needs a result for each."""
     try:
-        said = read(page.body, page.content_type, page.url, MAX_CRAWLED_LINKS)
+        look = read(page.body, page.content_type, page.url, MAX_CRAWLED_LINKS)
     except (BadBody, InvalidUrl) as error:
         problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
         return ExtractedPage(None, [], problem, page.cuts)
+    said = look.said
     header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
     links, has_more = _to_follow(page, said, header)
     cuts = (*page.cuts, *said.cuts)
     if has_more and Cut.LINK_LIMIT not in cuts:
         cuts = (*cuts, Cut.LINK_LIMIT)
-    return ExtractedPage(_record(page, said, header), links, "", cuts)
+    is_indexable = not (said.robots.noindex or header.noindex)
+    try:
+        record = record_of(page, look, cuts, is_indexable=is_indexable)
+    except UnknownField as error:
+        return ExtractedPage(None, links, f"no record: {error}", cuts)
+    return ExtractedPage(record, links, "", cuts)
 
 
-def read(body: str, content_type: str, url: str, max_links: int) -> Extract:
+def read(body: str, content_type: str, url: str, max_links: int) -> Look:
     """What a page with a packed body says. Raises BadBody or InvalidUrl."""
     page_url = parse_url(url)
     unpacked = unpack(body)
     if not unpacked:
-        return Extract(None, [])
-    return html.extract(unpacked, content_type, page_url, max_links)
-
-
-def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageRecord:
-    """Without a title if the page asks not to be indexed."""
-    is_indexable = not (said.robots.noindex or header.noindex)
-    is_of_crawl = page.crawl != NO_CRAWL
-    is_cut = bool(said.cuts) or len(said.links) > MAX_LINKS
-    return PageRecord(
-        id=page.visit,
-        url=page.url,
-        final_url=page.url,
-        status=page.status,
-        content_type=page.content_type,
-        title=said.title if is_indexable else None,
-        language=said.language,
-        links=said.links[:MAX_LINKS],
-        is_truncated=page.is_truncated or is_cut,
-        fetched_at=page.fetched_at,
-        crawl=page.crawl if is_of_crawl else None,
-        visit=FIRST_VISIT if is_of_crawl else None,
-        depth=page.depth if is_of_crawl else None,
-        is_indexable=is_indexable,
-    )
+        return Look(Extract(None, []), unpacked)
+    return Look(html.extract(unpacked, content_type, page_url, max_links), unpacked)
 
 
 def _to_follow(

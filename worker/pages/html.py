@@ -2,7 +2,7 @@
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 
 from resiliparse.parse.html import DOMNode, HTMLTree
@@ -13,6 +13,7 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import Links, Url, resolve_reference
 from manyhands.worker.crawl.politeness.robots import PRODUCT_TOKEN
 from manyhands.worker.pages.charset import decode
+from manyhands.worker.pages.contents import ParsedTree
 from manyhands.worker.pages.html_guard import tamed
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 
@@ -40,7 +41,7 @@ _NO_DIRECTIVES = RobotsDirectives(nofollow=False, noindex=False)
 class Extract:
     """What a page says. `links` are canonical URLs in order, each once; `nofollow` are those that
     every link to them marks as not to be followed. `language` is a code of two or three letters.
-    `cuts` says why the page may hold more than this."""
+    `cuts` says why the page may hold more than this; `tree` is for a further look."""
 
     title: str | None
     links: list[str]
@@ -48,6 +49,7 @@ class Extract:
     language: str | None = None
     robots: RobotsDirectives = _NO_DIRECTIVES
     cuts: tuple[Cut, ...] = ()
+    tree: ParsedTree | None = field(default=None, compare=False)
 
 
 def is_html(content_type: str) -> bool:
@@ -56,10 +58,12 @@ def is_html(content_type: str) -> bool:
 
 
 def extract(body: bytes, content_type: str, page_url: Url, max_links: int = MAX_LINKS) -> Extract:
-    text, is_cut = tamed(decode(body, content_type))
+    decoded = decode(body, content_type)
+    text, is_cut = tamed(decoded)
     tree = HTMLTree.parse(text)
     anchors, bases, metas = _nodes(tree)
-    links, nofollow, has_more = _links(anchors, _base(bases, page_url), max_links)
+    base = _base(bases, page_url)
+    links, nofollow, has_more, firsts = _links(anchors, base, max_links)
     return Extract(
         title=" ".join(tree.title.split())[:MAX_TITLE_LENGTH] or None,
         links=links,
@@ -67,6 +71,7 @@ def extract(body: bytes, content_type: str, page_url: Url, max_links: int = MAX_
         language=_language(tree),
         robots=_robots(metas),
         cuts=_cuts(is_nested=is_cut, has_more_links=has_more) if is_cut or has_more else (),
+        tree=ParsedTree(tree, decoded, text.count("<"), metas, firsts[:MAX_LINKS], base),
     )
 
 
@@ -105,10 +110,12 @@ def _base(bases: list[DOMNode], page_url: Url) -> Url:
 
 def _links(
     anchors: list[DOMNode], base: Url, max_links: int
-) -> tuple[list[str], frozenset[str], bool]:
-    """Links, those not to be followed, and whether there are more than were looked at."""
+) -> tuple[list[str], frozenset[str], bool, list[DOMNode]]:
+    """Links, those not to be followed, whether there are more than were looked at, and the first
+    element of each."""
     # Link → whether every occurrence is nofollow.
     found: dict[str, bool] = {}
+    firsts: list[DOMNode] = []
     has_more = len(anchors) > MAX_ANCHORS
     refused: set[str] = set()
     resolve = Links(base).resolve
@@ -124,13 +131,15 @@ def _links(
                 has_more = True
                 break
             continue
-        if link not in found and len(found) == max_links:
-            has_more = True
-            break
+        if link not in found:
+            if len(found) == max_links:
+                has_more = True
+                break
+            firsts.append(node)
         rel = node.getattr("rel")
         is_nofollow = rel is not None and "nofollow" in rel.lower().split()
         found[link] = is_nofollow and found.get(link, True)
-    return list(found), frozenset(compress(found, found.values())), has_more
+    return list(found), frozenset(compress(found, found.values())), has_more, firsts
 
 
 def _robots(metas: list[DOMNode]) -> RobotsDirectives:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.messages import FetchedPage
+from manyhands.shared.crawl.page_fields import OF_ARRIVAL
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import LeaseLost, Settled
 from manyhands.shared.jobs import rfc3339, utc_now
@@ -23,6 +24,7 @@ from manyhands.worker.crawl.frontier.schedule import Origin
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling, StoreFailed
+from manyhands.worker.net.arrivals import arrival_of
 from manyhands.worker.net.fetcher import Answer
 from manyhands.worker.pages.parse_jobs import pack_page
 from manyhands.worker.records import Capture, page_visit_id
@@ -133,6 +135,7 @@ class PageEnds:
         key = url.key.hex()
         body, is_cut = pack_page(answer.body, self.truncate_bytes)
         cut = Cut.PARSE_LIMIT if is_cut else answer.cut
+        chosen = crawl.chosen
         return FetchedPage(
             visit=page_visit_id(self.control.tag, crawl.id, key),
             crawl=crawl.id,
@@ -147,6 +150,12 @@ class PageEnds:
             fetched_at=rfc3339(utc_now()),
             body=body,
             cuts=() if cut is None else (cut,),
+            fields=crawl.spec.records.fields,
+            arrival=(
+                None
+                if chosen.isdisjoint(OF_ARRIVAL)
+                else arrival_of(answer, has_all_headers="all_headers" in chosen)
+            ),
         )
 
 
