@@ -6,6 +6,7 @@ from typing import get_args
 
 from manyhands.cli.api_client import DEFAULT_URL
 from manyhands.shared.crawl.discovery import Source
+from manyhands.shared.crawl.page_fields import CHOICES, DEFAULT_NAME
 from manyhands.shared.crawl.spec import DiscoverySpec, PolitenessSpec, ScopeSpec
 
 DATA_DIRECTORY = Path("manyhands-data")
@@ -247,6 +248,12 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         choices=get_args(DiscoverySpec.model_fields["sitemaps"].annotation),
         help="which to read: those that robots.txt names (default), always also /sitemap.xml, "
         "or none",
+    )
+    crawl.add_argument(
+        "--fields",
+        default=DEFAULT_NAME,
+        metavar="NAME,NAME",
+        help=f"what records hold: {DEFAULT_NAME}, or any of {', '.join(CHOICES)}",
     )
     crawl.add_argument(
         "--output",

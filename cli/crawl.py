@@ -37,6 +37,8 @@ NO_EMAIL = (
     "--email is missing: your address. It is sent with each request, so that a site's owner "
     "can write to you"
 )
+# By the part of the request that they make.
+OPTIONS = {"contact": "--email", "records.fields": "--fields"}
 STOPPING = "stopping: what is being fetched is finished (Ctrl-C again ends at once)"
 # The sections whose variables the user may set for a crawl.
 PASSED = ("fetch", "allow", "crawl", "pressure")
@@ -56,6 +58,7 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
         },
         "limits": {"pages": arguments.max_pages},
         "politeness": {"delay_s": arguments.delay},
+        "records": {"fields": [name.strip() for name in arguments.fields.split(",")]},
     }
     if arguments.skip_files:
         request["scope"]["skips_files"] = True
@@ -69,7 +72,8 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
     except ValidationError as error:
         first = error.errors()[0]
         said = first["msg"].removeprefix("Value error, ")
-        name = "--email" if first["loc"] == ("contact",) else ".".join(map(str, first["loc"]))
+        place = ".".join(map(str, first["loc"]))
+        name = OPTIONS.get(place, place)
         raise UsageError(f"{name}: {said}") from None
     return request | {"seeds": [url.text for url in read_urls(arguments.urls)]}
 

@@ -15,6 +15,8 @@ from manyhands.shared.warc_places import parse_destination, parse_source
 
 FETCH = "fetch"
 PARSE_QUEUE = "parse"
+# Since the first, a page brings along how it came.
+PARSE_VERSION = 2
 WARC_QUEUE = "warc"
 EXPORT_QUEUE = "export"
 
@@ -48,7 +50,8 @@ class FetchArguments(Arguments):
 
 
 class ParseArguments(Arguments):
-    """Parse a page that `fetch` has got. `body` is base64 of zstd."""
+    """Parse a page that `fetch` has got. `body` is base64 of zstd; `cuts` names what was cut,
+    and `arrival` says how the page came."""
 
     url: str
     final_url: str
@@ -57,6 +60,8 @@ class ParseArguments(Arguments):
     body: str
     is_truncated: bool
     fetched_at: str
+    cuts: list[str] | None = None
+    arrival: list[Any] | None = Field(default=None, description="see shared.crawl.arrival")
 
 
 class WarcArguments(Arguments):

@@ -5,8 +5,10 @@ the same ids again. The id of a page of a crawl says crawl, URL and number of th
 says which job emitted it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from manyhands.shared.crawl.page_fields import VERSION
 
 # A crawl visits a URL once; a fetch repeated after a crash is the same visit.
 FIRST_VISIT = 1
@@ -32,22 +34,24 @@ class Capture:
     depth: int | None = None
 
     @property
-    def size(self) -> int:
+    def weight(self) -> int:
+        """Roughly, in bytes."""
         return len(self.body) + len(self.head) + _OVERHEAD_BYTES
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, kw_only=True)
 class PageRecord:
-    """What was found in a page. `links` are canonical URLs, each once: the edges from `final_url`.
-    `crawl`, `visit` and `depth` are None outside of crawls."""
+    """What was found in a page: the fields of shared.crawl.page_fields, in that order, and None
+    where one was not chosen or the page has nothing. `links` are canonical URLs, each once: the
+    edges from `final_url`. `crawl`, `visit` and `depth` are None outside of crawls."""
 
     id: str
     url: str
     final_url: str
     status: int
     content_type: str
-    title: str | None
-    language: str | None
+    title: str | None = None
+    language: str | None = None
     links: list[str]
     is_truncated: bool
     fetched_at: str
@@ -55,10 +59,43 @@ class PageRecord:
     visit: int | None = None
     depth: int | None = None
     is_indexable: bool = True
+    schema: int = VERSION
+    cuts: list[str] = field(default_factory=list)
+    link_texts: list[str] | None = None
+    link_rels: list[str] | None = None
+    redirects: list[str] | None = None
+    content_language: str | None = None
+    last_modified: str | None = None
+    etag: str | None = None
+    size: int | None = None
+    dns_ms: int | None = None
+    connect_ms: int | None = None
+    first_byte_ms: int | None = None
+    body_ms: int | None = None
+    content_hash: str | None = None
+    description: str | None = None
+    canonical: str | None = None
+    text: str | None = None
+    full_text: str | None = None
+    markdown: str | None = None
+    headings: list[str] | None = None
+    open_graph: dict[str, list[str]] | None = None
+    json_ld: str | None = None
+    all_headers: dict[str, list[str]] | None = None
+    simhash: str | None = None
+    html: str | None = None
 
     @property
-    def size(self) -> int:
-        return sum(map(len, self.links)) + len(self.url) + _OVERHEAD_BYTES
+    def weight(self) -> int:
+        """Roughly, in bytes."""
+        texts = (self.text, self.full_text, self.markdown, self.json_ld, self.html)
+        return (
+            sum(map(len, self.links))
+            + sum(map(len, self.link_texts or ()))
+            + sum(len(text) for text in texts if text)
+            + len(self.url)
+            + _OVERHEAD_BYTES
+        )
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,7 +106,8 @@ class PlainRecord:
     body: Any
 
     @property
-    def size(self) -> int:
+    def weight(self) -> int:
+        """Roughly, in bytes."""
         return _OVERHEAD_BYTES
 
 

@@ -29,3 +29,7 @@ class Cut(StrEnum):
 
 # Of a crawl, by what cut its pages.
 CUT_COUNTERS = {str(cut): f"cut_by_{cut}" for cut in Cut}
+
+# In records alone, as a crawl loses nothing by it: more links or text than a record holds, or too
+# many elements for a look for the main content.
+RECORD_LIMIT = "record_limit"

@@ -31,7 +31,7 @@ from manyhands.shared.jobtypes import FETCH
 from manyhands.shared.urls import parse_url, shard_queue
 
 # The fields of `custom.mh`.
-HOP, TURN, FIRST_URL, CAUSE = "hop", "turn", "url", "cause"
+HOP, TURN, FIRST_URL, CAUSE, VIA = "hop", "turn", "url", "cause", "via"
 # And of the parse job of its page: a queue, the key and the URL.
 ANSWER_TO = "answer_to"
 # Beside `mh`, of a job that need not be fetched when one of its URL was in so many seconds.
@@ -47,7 +47,8 @@ MOST_SHOWN = 50
 
 
 class FetchJob(NamedTuple):
-    """`url` is what its producer wrote; the rest is as the producer sent it."""
+    """`url` is what its producer wrote, and `redirects` are the URLs that led to the present one;
+    the rest is as the producer sent it."""
 
     id: str
     url: str
@@ -57,6 +58,7 @@ class FetchJob(NamedTuple):
     reserve_for: int
     created_at: str
     custom: dict[str, Any]
+    redirects: Sequence[str] = ()
 
     @classmethod
     def of(cls, fields: Mapping[str, Any], job_id: str, url: str) -> Self:
@@ -82,6 +84,7 @@ class FetchJob(NamedTuple):
             else DEFAULT_RESERVE_FOR_S,
             created_at=str(fields.get("created_at", "")),
             custom=custom,
+            redirects=_urls(ours.get(VIA)),
         )
 
     @classmethod
@@ -89,7 +92,9 @@ class FetchJob(NamedTuple):
         return cls(*orjson.loads(text))
 
     def to_text(self) -> str:
-        return orjson.dumps(list(self)).decode()
+        # Most have none.
+        redirects = [list(self.redirects)] if self.redirects else []
+        return orjson.dumps([*self[:-1], *redirects]).decode()
 
     @property
     def key(self) -> bytes:
@@ -117,7 +122,8 @@ class FetchJob(NamedTuple):
         return self.retry != 0
 
     def redirected_to(self, url: str, shards: int) -> Job:
-        return self._job(url, shards, f"{self.turn}-{self.hop + 1}", {HOP: self.hop + 1})
+        via = {VIA: list(self.redirects)} if self.redirects else {}
+        return self._job(url, shards, f"{self.turn}-{self.hop + 1}", {HOP: self.hop + 1} | via)
 
     def failed_by(self, cause: str, shards: int) -> Job:
         """Whoever gets it fails it with this cause and kills it. Requeued from the dead set, it is
@@ -197,6 +203,10 @@ def _check_unique_for(custom: Mapping[str, Any], job_id: str) -> None:
 
 def _count(value: object) -> int:
     return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _urls(value: object) -> tuple[str, ...]:
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def _moment(text: str) -> datetime:

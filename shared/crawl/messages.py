@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from manyhands.shared.crawl.arrival import Arrival
+from manyhands.shared.crawl.page_fields import DEFAULT_NAME
 from manyhands.shared.grouping import grouped
 from manyhands.shared.jobs import Job, check_queue_name
 from manyhands.shared.urls import shard_number
@@ -18,6 +20,8 @@ from manyhands.shared.urls import shard_number
 CRAWL_QUEUE = "crawl"
 ALL_CRAWL_QUEUES = f"{CRAWL_QUEUE}.*"
 PARSE_PAGES = "parse_pages"
+# Since the first, pages bring along how they came and what of them is recorded.
+PAGES_VERSION = 2
 PARSED = "parsed"
 LINKS = "links"
 # For pages that belong to no crawl: the crawl's number, and the queue for their links.
@@ -46,7 +50,8 @@ class FetchedPage(NamedTuple):
     hexadecimal; `robots_tag` and `refresh` are headers of the answer; `body` is packed by
     worker.pages.bodies. `cuts` lists what was cut, and `is_truncated` says whether anything was,
     by us or before. `follows` are the sources of URLs besides links, names of
-    shared.crawl.discovery."""
+    shared.crawl.discovery. `fields` are chosen for its record, see shared.crawl.page_fields;
+    `arrival` is None if none of them asks for it."""
 
     visit: str
     crawl: int
@@ -63,6 +68,8 @@ class FetchedPage(NamedTuple):
     cuts: tuple[str, ...] = ()
     follows: tuple[str, ...] = ()
     refresh: str = ""
+    fields: tuple[str, ...] = (DEFAULT_NAME,)
+    arrival: Arrival | None = None
 
 
 class PagesMessage(Message):
@@ -73,7 +80,7 @@ class PagesMessage(Message):
     pages: list[FetchedPage]
 
     def to_list(self) -> list[Any]:
-        return [self.answer_to, _plain(self.pages)]
+        return [self.answer_to, [_plain_page(page) for page in self.pages]]
 
 
 class ParsedPage(NamedTuple):
@@ -125,6 +132,12 @@ def _plain(tuples: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(one) for one in tuples]
 
 
+def _plain_page(page: FetchedPage) -> list[Any]:
+    if page.arrival is None:
+        return list(page)
+    return [*page[:-1], list(page.arrival)]
+
+
 def crawl_queue(tag: str, shard: int, shards: int) -> str:
     """`tag` is that of the store."""
     return f"{CRAWL_QUEUE}.{tag}.{shard_number(shard, shards)}"
@@ -145,7 +158,9 @@ def in_jobs(pages: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]
 
 
 def pages_job(message: PagesMessage, queue: str, jid: str) -> Job:
-    return _job(PARSE_PAGES, message, queue, jid)
+    made = _job(PARSE_PAGES, message, queue, jid)
+    made.version = PAGES_VERSION
+    return made
 
 
 def parsed_job(message: ParsedMessage, queue: str, jid: str) -> Job:

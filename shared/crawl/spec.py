@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from manyhands.shared.crawl.discovery import DOCUMENTS, Source
+from manyhands.shared.crawl.page_fields import CHOICES, DEFAULT_NAME, UnknownField, chosen
 
 MAX_PATTERN_LENGTH = 500
 MAX_PATTERNS = 1000
@@ -129,6 +130,28 @@ class DiscoverySpec(Part):
         return DOCUMENTS.intersection(self.follows)
 
 
+class RecordSpec(Part):
+    """What the records of the crawl's pages hold."""
+
+    fields: tuple[str, ...] = Field(
+        default=(DEFAULT_NAME,),
+        min_length=1,
+        max_length=len(CHOICES) + 1,
+        description=f"{DEFAULT_NAME}, or names from: {', '.join(CHOICES)}. Others are null, and "
+        "cost nothing; links are followed whether they are recorded or not",
+        examples=[["links"], [DEFAULT_NAME, "markdown"]],
+    )
+
+    @field_validator("fields")
+    @classmethod
+    def _are_known(cls, fields: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            chosen(fields)
+        except UnknownField as error:
+            raise ValueError(str(error)) from None
+        return fields
+
+
 class CrawlSpec(Part):
     """A crawl, without its seeds."""
 
@@ -140,6 +163,7 @@ class CrawlSpec(Part):
     limits: LimitSpec = LimitSpec()
     politeness: PolitenessSpec = PolitenessSpec()
     discovery: DiscoverySpec = DiscoverySpec()
+    records: RecordSpec = RecordSpec()
     seed_file: str | None = Field(
         default=None, description="name of a file in CRAWL_FILES, one URL a line"
     )

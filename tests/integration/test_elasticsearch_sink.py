@@ -4,6 +4,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from aiohttp import ClientError
 
 import devservers.elasticsearch
 from devservers import ElasticsearchServer, Toxiproxy
+from manyhands.shared.crawl.page_fields import VERSION
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.records import PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
@@ -21,7 +23,9 @@ from manyhands.worker.sinks.servers.elasticsearch import ElasticsearchSink
 from manyhands.worker.sinks.servers.elasticsearch_bulk import requests_of
 from tests.support.shared_server import SharedServer
 from tests.support.sink_records import (
+    LATER_FIELDS,
     MEGABYTE,
+    full_page,
     hostile_pages,
     page,
     page_outside_of_crawls,
@@ -137,7 +141,29 @@ async def test_a_page_arrives_with_all_its_fields(sink: ElasticsearchSink, indic
             "depth": 2,
             "is_indexable": True,
         }
+        | LATER_FIELDS
     }
+
+
+async def test_a_page_with_every_field_arrives(sink: ElasticsearchSink, indices: Indices):
+    await sink.write([full_page(1)])
+    assert indices.sources("pages") == {page(1).id: asdict(full_page(1))}
+    assert indices.found_by(text="paragraphs") == [page(1).id]
+    assert indices.found_by(canonical="https://site.example/it") == [page(1).id]
+
+
+async def test_an_index_of_the_first_schema_gets_the_later_fields(indices: Indices):
+    name = f"/{indices.name}-pages"
+    first = {"dynamic": False, "properties": {"id": {"type": "keyword"}, "title": {"type": "text"}}}
+    indices.call("PUT", name, json={"mappings": first})
+    indices.call("PUT", f"{name}/_doc/old", json={"id": "old", "title": "Old"})
+    sink = ElasticsearchSink(indices.sink_url)
+    await sink.write([full_page(1)])
+    await sink.close()
+    assert indices.ids() == sorted(["old", page(1).id])
+    assert indices.found_by(text="paragraphs") == [page(1).id]
+    mapping = indices.call("GET", f"{name}/_mapping")[name[1:]]["mappings"]
+    assert mapping["_meta"] == {"page_schema": VERSION}
 
 
 async def test_pages_are_found_by_their_fields(sink: ElasticsearchSink, indices: Indices):

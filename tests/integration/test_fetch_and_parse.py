@@ -5,12 +5,14 @@ tests/acceptance/test_fetch_politely.py."""
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from manyhands.shared.crawl.page_fields import VERSION
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.jobs import Job, utc_now
 from manyhands.shared.urls import shard_queue
@@ -106,6 +108,8 @@ async def test_a_url_becomes_a_record(
     (record,) = records(records_path)
     fetched_at = datetime.fromisoformat(record.pop("fetched_at").replace("Z", "+00:00"))
     assert before <= fetched_at <= utc_now()
+    timings = [record.pop(name) for name in ("dns_ms", "connect_ms", "first_byte_ms", "body_ms")]
+    assert all(ms >= 0 for ms in timings)
     assert record == {
         "id": jid,
         "url": site.url + "/start",
@@ -120,6 +124,21 @@ async def test_a_url_becomes_a_record(
         "visit": None,
         "depth": None,
         "is_indexable": True,
+        "schema": VERSION,
+        "cuts": [],
+        "link_texts": ["b", "c"],
+        "link_rels": ["", ""],
+        "redirects": [site.url + "/start"],
+        "size": len(PAGE),
+        "content_hash": sha256(PAGE).hexdigest(),
+        "text": "bc mail",
+        **dict.fromkeys(
+            (
+                *("content_language", "last_modified", "etag", "description", "canonical"),
+                *("full_text", "markdown", "headings", "open_graph", "json_ld", "all_headers"),
+                *("simhash", "html"),
+            )
+        ),
     }
 
 

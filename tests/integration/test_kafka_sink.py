@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 import devservers.kafka
 from devservers import KafkaServer
+from manyhands.shared.crawl.page_fields import OF_LINKS, VERSION
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
@@ -26,6 +27,7 @@ from manyhands.worker.sinks.servers.kafka import KafkaSink
 from tests.support.kafka_relay import KafkaRelay
 from tests.support.shared_server import SharedServer
 from tests.support.sink_records import (
+    LATER_FIELDS,
     hostile_pages,
     page,
     page_outside_of_crawls,
@@ -134,7 +136,8 @@ async def test_a_page_arrives_with_all_its_fields(sink: KafkaSink, read: Any):
                 "visit": 1,
                 "depth": 2,
                 "is_indexable": True,
-            },
+            }
+            | {name: value for name, value in LATER_FIELDS.items() if name not in OF_LINKS},
         )
     ]
     assert read("edges") == [
@@ -145,6 +148,9 @@ async def test_a_page_arrives_with_all_its_fields(sink: KafkaSink, read: Any):
                 "crawl": 7,
                 "source": "https://site.example/1?final",
                 "targets": [f"https://site.example/1/{link}" for link in range(3)],
+                "schema": VERSION,
+                "texts": None,
+                "rels": None,
             },
         )
     ]
@@ -154,7 +160,8 @@ async def test_a_page_outside_of_crawls_has_nulls_and_no_edges(sink: KafkaSink, 
     await sink.write([page_outside_of_crawls(1)])
     [(_, found)] = read("pages")
     assert {name for name, value in found.items() if value is None} == {
-        *("title", "language", "crawl", "visit", "depth")
+        *("title", "language", "crawl", "visit", "depth"),
+        *(name for name, value in LATER_FIELDS.items() if value is None and name not in OF_LINKS),
     }
     assert read("edges") == []
 

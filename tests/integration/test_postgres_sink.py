@@ -4,6 +4,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -19,7 +20,9 @@ from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.servers import postgres as sink_module
 from manyhands.worker.sinks.servers.postgres import PostgresSink
 from tests.support.sink_records import (
+    LATER_FIELDS,
     MEGABYTE,
+    full_page,
     hostile_pages,
     page,
     page_outside_of_crawls,
@@ -79,35 +82,103 @@ async def ids(query: Query, table: str = "pages") -> list[str]:
     return [row["id"] for row in await query(f"SELECT id FROM {table} ORDER BY id")]
 
 
+FIRST_PAGES = """
+    CREATE TABLE pages (
+        id text PRIMARY KEY, crawl bigint, url text NOT NULL, visit integer,
+        final_url text NOT NULL, status integer NOT NULL, content_type text NOT NULL, title text,
+        language text, is_truncated boolean NOT NULL, fetched_at timestamptz NOT NULL,
+        depth integer, is_indexable boolean NOT NULL, links text[] NOT NULL)"""
+FIRST_EDGES = """
+    CREATE VIEW edges AS
+    SELECT id AS page, crawl, final_url AS source, unnest(links) AS target FROM pages"""
+
+
 # What arrives
 
 
 async def test_a_page_arrives_with_all_its_fields(sink: PostgresSink, query: Query):
     await sink.write([page(1)])
     [row] = await query("SELECT * FROM pages")
-    assert dict(row) == {
-        "id": page(1).id,
-        "crawl": 7,
-        "url": "https://site.example/1",
-        "visit": 1,
-        "final_url": "https://site.example/1?final",
-        "status": 200,
-        "content_type": "text/html; charset=utf-8",
-        "title": "Page 1 – ä",
-        "language": "de",
-        "is_truncated": False,
-        "fetched_at": datetime(2026, 11, 17, 5, 44, 33, 123456, tzinfo=UTC),
-        "depth": 2,
-        "is_indexable": True,
-        "links": [f"https://site.example/1/{link}" for link in range(3)],
-    }
+    assert (
+        dict(row)
+        == {
+            "id": page(1).id,
+            "crawl": 7,
+            "url": "https://site.example/1",
+            "visit": 1,
+            "final_url": "https://site.example/1?final",
+            "status": 200,
+            "content_type": "text/html; charset=utf-8",
+            "title": "Page 1 – ä",
+            "language": "de",
+            "is_truncated": False,
+            "fetched_at": datetime(2026, 11, 17, 5, 44, 33, 123456, tzinfo=UTC),
+            "depth": 2,
+            "is_indexable": True,
+            "links": [f"https://site.example/1/{link}" for link in range(3)],
+        }
+        | LATER_FIELDS
+    )
+
+
+async def test_a_page_with_every_field_arrives(sink: PostgresSink, query: Query):
+    await sink.write([full_page(1)])
+    [row] = await query("SELECT * FROM pages")
+    said = asdict(full_page(1))
+    when = datetime(2026, 11, 17, 5, 44, 33, 123456, tzinfo=UTC)
+    found = dict(row)
+    jsons = {name: json.loads(found[name]) for name in ("open_graph", "all_headers")}
+    assert found | jsons == said | {"fetched_at": when}
+    edges = await query("SELECT target, text, rel FROM edges")
+    assert [tuple(edge) for edge in edges] == list(
+        zip(said["links"], said["link_texts"], said["link_rels"], strict=True)
+    )
+
+
+async def test_lists_of_empty_texts_keep_their_length(sink: PostgresSink, query: Query):
+    await sink.write([page(1, links=["https://a.example/"], link_texts=[""], link_rels=[""])])
+    [row] = await query("SELECT link_texts, link_rels FROM pages")
+    assert (row["link_texts"], row["link_rels"]) == ([""], [""])
+
+
+async def test_a_table_of_the_first_schema_gets_the_later_columns_and_keeps_its_rows(
+    url: str, query: Query
+):
+    await query(FIRST_PAGES)
+    await query(FIRST_EDGES)
+    await query(
+        "INSERT INTO pages VALUES ('old', 1, 'u', 1, 'u', 200, 't', 'x', 'en', false, now(), 0, "
+        "true, '{https://a.example/}')"
+    )
+    sink = PostgresSink(url)
+    await sink.write([full_page(1)])
+    await sink.close()
+    rows = await query("SELECT id, schema, title, text FROM pages ORDER BY schema")
+    assert [tuple(row) for row in rows] == [
+        ("old", 1, "x", None),
+        (full_page(1).id, 2, full_page(1).title, full_page(1).text),
+    ]
+    edges = await query("SELECT page, text FROM edges ORDER BY target LIMIT 1")
+    assert [tuple(edge) for edge in edges] == [("old", None)]
+
+
+async def test_a_user_who_may_not_change_an_old_table_is_told(
+    postgres: PostgresServer, schema: str, query: Query
+):
+    await query(FIRST_PAGES)
+    guest = await a_guest(postgres, schema)
+    assert (await refusal(guest)).endswith(
+        "must be owner of table pages: let the user create and alter tables, "
+        "or make pages, records and edges for it"
+    )
 
 
 async def test_a_page_outside_of_crawls_has_nulls(sink: PostgresSink, query: Query):
     await sink.write([page_outside_of_crawls(1)])
     [row] = await query("SELECT * FROM pages")
     assert {name for name, value in row.items() if value is None} == {
-        *("title", "language", "crawl", "visit", "depth")
+        *("title", "language", "crawl", "visit", "depth"),
+        *(name for name, value in LATER_FIELDS.items() if value is None),
     }
     assert (row["is_truncated"], row["is_indexable"], row["links"]) == (True, False, [])
 
@@ -473,7 +544,7 @@ async def test_a_schema_that_is_not_there_is_told(postgres: PostgresServer):
 async def test_a_user_who_may_not_create_tables_is_told(postgres: PostgresServer, schema: str):
     guest = await a_guest(postgres, schema)
     assert (await refusal(guest)).endswith(
-        f"permission denied for schema {schema}: let the user create tables, "
+        f"permission denied for schema {schema}: let the user create and alter tables, "
         "or make pages, records and edges for it"
     )
 
@@ -501,7 +572,7 @@ async def a_guest(postgres: PostgresServer, schema: str) -> str:
 async def test_tables_that_are_not_ours_are_told(url: str, query: Query):
     await query("CREATE TABLE pages (id serial PRIMARY KEY, book text)")
     assert (await refusal(url)).endswith(
-        'column "crawl" of relation "pages" does not exist: the tables there are not ours: '
+        'column "url" of relation "pages" does not exist: the tables there are not ours: '
         "name another database, or a schema with ?search_path="
     )
 

@@ -5,9 +5,14 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from manyhands.shared.crawl.page_fields import FIELDS, FIRST_VERSION, VERSION
 from manyhands.worker.records import PageRecord, PlainRecord, Record, page_visit_id
 from manyhands.worker.sinks.protocol import Sink
 
+# What a record has where nothing more was chosen than what the first schema had.
+LATER_FIELDS: dict[str, Any] = {
+    field.name: None for field in FIELDS if field.since > FIRST_VERSION
+} | {"schema": VERSION, "cuts": []}
 STORE = "0123456789abcdef"
 MEGABYTE = 1024 * 1024
 POLL_S = 0.02
@@ -40,6 +45,37 @@ def page(number: int, **changed: Any) -> PageRecord:
         "is_indexable": True,
     }
     return PageRecord(**(made | changed))
+
+
+def full_page(number: int) -> PageRecord:
+    """With a value in each field."""
+    return page(
+        number,
+        cuts=["parse_limit"],
+        link_texts=["one", "", "three"],
+        link_rels=["", "nofollow", ""],
+        redirects=["https://site.example/before"],
+        content_language="de, en",
+        last_modified="Tue, 17 Nov 2026 05:44:33 GMT",
+        etag='W/"x"',
+        size=3_000_000_000,
+        dns_ms=1,
+        connect_ms=2,
+        first_byte_ms=3,
+        body_ms=4,
+        content_hash="0" * 64,
+        description="What it is about",
+        canonical="https://site.example/it",
+        text="Two\n\nparagraphs",
+        full_text="Menu\nTwo paragraphs",
+        markdown="# Two\n\nparagraphs",
+        headings=["# Two", "## a\nb"],
+        open_graph={"og:title": ["Two"]},
+        json_ld='{"@type":"Article"}',
+        all_headers={"server": ["x"], "set-cookie": ["a=1", "b=2"]},
+        simhash="00ff00ff00ff00ff",
+        html="<title>Two</title>",
+    )
 
 
 def page_outside_of_crawls(number: int) -> PageRecord:

@@ -97,7 +97,7 @@ async def fetch_at_once(url: str, context: JobContext) -> None:
                 request=page.request,
                 head=page.head,
                 body=page.body,
-                is_truncated=page.is_truncated,
+                is_truncated=page.cut is not None,
             )
         )
     context.push(
@@ -107,7 +107,8 @@ async def fetch_at_once(url: str, context: JobContext) -> None:
             status=page.status,
             content_type=page.content_type,
             body=page.body,
-            is_truncated=page.is_truncated,
+            cut=page.cut,
+            arrival=page.arrival,
             fetched_at=page.fetched_at,
             truncate_bytes=SETTINGS.truncate_bytes,
             fetch_id=context.id,

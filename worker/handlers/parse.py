@@ -5,10 +5,15 @@ Results depend on the job's arguments alone, so a repeat makes the same records 
 """
 
 import asyncio
+from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from manyhands.shared.crawl.arrival import Arrival
 from manyhands.shared.crawl.messages import (
     NO_ANSWER,
     NO_CRAWL,
+    PAGES_VERSION,
     PARSE_PAGES,
     FetchedPage,
     PagesMessage,
@@ -19,7 +24,7 @@ from manyhands.shared.crawl.messages import (
 )
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.grouping import grouped
-from manyhands.shared.jobtypes import PARSE_QUEUE
+from manyhands.shared.jobtypes import PARSE_QUEUE, PARSE_VERSION
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
 from manyhands.worker.jobs.registry import job
@@ -27,12 +32,15 @@ from manyhands.worker.pages.bodies import BadBody
 from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH, extract, read
 from manyhands.worker.pages.html import MAX_LINKS
 from manyhands.worker.pages.page_ids import page_id, parsed_id
+from manyhands.worker.pages.page_records import record_of
 from manyhands.worker.records import PageRecord, PlainRecord
+
+_ARRIVAL = TypeAdapter(Arrival)
 
 
 # Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so the
 # loop would wait as long, plus the thread switch.
-@job("parse")
+@job("parse", version=PARSE_VERSION)
 async def parse(
     url: str,
     final_url: str,
@@ -42,32 +50,37 @@ async def parse(
     is_truncated: bool,
     fetched_at: str,
     context: JobContext,
+    cuts: list[str] | None = None,
+    arrival: list[Any] | None = None,
 ) -> None:
     try:
-        said = read(body, content_type, final_url, MAX_LINKS)
-    except (BadBody, InvalidUrl) as error:
+        arrived = None if arrival is None else _ARRIVAL.validate_python(arrival)
+        look = read(body, content_type, final_url, MAX_LINKS)
+    except (BadBody, InvalidUrl, ValidationError) as error:
         raise Dead(str(error)) from error
-    context.emit(
-        PageRecord(
-            id=page_id(context.id),
-            url=url,
-            final_url=final_url,
-            status=status,
-            content_type=content_type,
-            title=said.title,
-            language=said.language,
-            links=said.links,
-            is_truncated=is_truncated or bool(said.cuts),
-            fetched_at=fetched_at,
-        )
+    page = FetchedPage(
+        visit=page_id(context.id),
+        crawl=NO_CRAWL,
+        key="",
+        url=final_url,
+        depth=0,
+        status=status,
+        content_type=content_type,
+        robots_tag="",
+        obeys_nofollow=False,
+        is_truncated=is_truncated,
+        fetched_at=fetched_at,
+        body=body,
+        arrival=arrived,
     )
+    context.emit(record_of(page, look, (*(cuts or ()), *look.said.cuts), asked_url=url))
     match context.answer_to:
         case [str(queue), str(key), str(fetched)]:
-            page = ParsedPage(NO_CRAWL, key, fetched, 0, [], "")
-            context.push(parsed_job(ParsedMessage(pages=[page]), queue, parsed_id(context.id)))
+            parsed = ParsedPage(NO_CRAWL, key, fetched, 0, [], "")
+            context.push(parsed_job(ParsedMessage(pages=[parsed]), queue, parsed_id(context.id)))
 
 
-@job(PARSE_PAGES, queue=PARSE_QUEUE)
+@job(PARSE_PAGES, queue=PARSE_QUEUE, version=PAGES_VERSION)
 async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobContext) -> None:
     if context.deliveries > 1 and len(pages) > 1:
         # One of them may have killed its worker: it must not take the others along again.

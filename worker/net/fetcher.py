@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from manyhands.shared.crawl.arrival import Arrival
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.errors import ManyhandsError
 from manyhands.shared.urls import Url
@@ -61,6 +62,9 @@ class Answer:
     hold: Hold | None = None
     is_damaged: bool = False
     refresh: str = ""
+    content_language: str = ""
+    last_modified: str = ""
+    etag: str = ""
 
     @property
     def cut(self) -> Cut | None:
@@ -79,15 +83,16 @@ class Answer:
 @dataclass(slots=True, frozen=True)
 class Page:
     """An answer that is final, whatever its status. Both URLs are canonical. `address`, `request`,
-    `head` and `hold` are of the last hop."""
+    `head`, `hold` and `arrival` are of the last hop; `cut` is why the body was cut, if it was."""
 
     url: str
     final_url: str
     status: int
     content_type: str
     body: bytes
-    is_truncated: bool
+    cut: Cut | None
     fetched_at: datetime
+    arrival: Arrival
     address: str = ""
     request: bytes = b""
     head: bytes = b""

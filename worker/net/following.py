@@ -7,6 +7,7 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import utc_now
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import Url, parse_url, resolve_reference
+from manyhands.worker.net.arrivals import arrival_of
 from manyhands.worker.net.fetcher import (
     REDIRECTS,
     Answer,
@@ -30,7 +31,7 @@ class FollowingFetcher:
         first = parse_url(url)
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                current, answer = await self._follow(first)
+                current, answer, redirects = await self._follow(first)
         except TimeoutError:
             raise time_out("whole document", self._settings.timeout_s) from None
         return Page(
@@ -39,16 +40,19 @@ class FollowingFetcher:
             status=answer.status,
             content_type=answer.content_type,
             body=answer.body,
-            is_truncated=answer.is_truncated,
+            cut=answer.cut,
             fetched_at=utc_now(),
+            arrival=arrival_of(answer, redirects=redirects),
             address=answer.phases.address,
             request=answer.request,
             head=answer.head,
             hold=answer.hold,
         )
 
-    async def _follow(self, first: Url) -> tuple[Url, Answer]:
+    async def _follow(self, first: Url) -> tuple[Url, Answer, list[str]]:
+        """The last hop's URL and answer, and the URLs before it."""
         current = first
+        redirects: list[str] = []
         for _ in range(self._settings.max_redirects + 1):
             answer = await self._hops.get(
                 current,
@@ -59,7 +63,8 @@ class FollowingFetcher:
             )
             if answer.location is None or answer.status not in REDIRECTS:
                 raise_if_temporary(answer.status, answer.retry_after, utc_now())
-                return current, answer
+                return current, answer, redirects
+            redirects.append(current.text)
             current = _redirected(current, answer.location)
         raise PermanentFetchError(
             f"more than {self._settings.max_redirects} redirects", reason="too many redirects"

@@ -32,7 +32,12 @@ MAX_SKIPPED_BYTES = 64 * 1024
 MAX_VALUE_LENGTH = 200
 _LENGTH, _TRANSFER = b"content-length", b"transfer-encoding"
 _TYPE, _ENCODING = b"content-type", b"content-encoding"
-_SINGLE = frozenset({_TYPE, _ENCODING, b"location", b"refresh", b"retry-after", _LENGTH, _TRANSFER})
+_SINGLE = frozenset(
+    {
+        *(_TYPE, _ENCODING, b"location", b"refresh", b"retry-after", _LENGTH, _TRANSFER),
+        *(b"content-language", b"last-modified", b"etag"),
+    }
+)
 _LISTS = frozenset({b"x-robots-tag", b"cache-control"})
 _SWITCHING = 101
 

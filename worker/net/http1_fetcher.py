@@ -262,4 +262,7 @@ def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases, hold: 
         hold=hold,
         is_damaged=exchange.body.is_damaged,
         refresh=exchange.text(b"refresh"),
+        content_language=exchange.text(b"content-language"),
+        last_modified=exchange.text(b"last-modified"),
+        etag=exchange.text(b"etag"),
     )

@@ -7,16 +7,18 @@ from typing import NamedTuple
 
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.discovery import NO_SOURCES, Source
-from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
+from manyhands.shared.crawl.messages import FetchedPage
+from manyhands.shared.crawl.page_fields import UnknownField
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import parse_url
 from manyhands.worker.pages import documents, html
 from manyhands.worker.pages.bodies import BadBody, unpack
-from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, MAX_LINKS, Extract
+from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, Extract
 from manyhands.worker.pages.listings import read_listing
+from manyhands.worker.pages.page_records import Look, record_of
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 from manyhands.worker.pages.sitemap_records import sitemap_records
-from manyhands.worker.records import FIRST_VISIT, PageRecord, PlainRecord
+from manyhands.worker.records import PageRecord, PlainRecord
 
 # Total length of a page's links: short references on a page with a long URL make long links.
 MAX_LINKS_LENGTH = 1_000_000
@@ -41,7 +43,7 @@ def extract(page: FetchedPage) -> ExtractedPage:
     try:
         if page.follows and not html.is_html(page.content_type):
             return _extract_listing(page)
-        said = read(
+        look = read(
             page.body,
             page.content_type,
             page.url,
@@ -52,12 +54,14 @@ def extract(page: FetchedPage) -> ExtractedPage:
     except (BadBody, InvalidUrl) as error:
         problem = f"not parsed: bad {'body' if isinstance(error, BadBody) else 'URL'}"
         return ExtractedPage(None, [], problem, page.cuts, page.depth)
+    said = look.said
     header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
     links, has_more = _to_follow(page, said, header)
     cuts = (*page.cuts, *said.cuts)
     if has_more and Cut.LINK_LIMIT not in cuts:
         cuts = (*cuts, Cut.LINK_LIMIT)
-    return ExtractedPage(_record(page, said, header), links, "", cuts, page.depth)
+    record, problem = _record(page, look, cuts, header)
+    return ExtractedPage(record, links, problem, cuts, page.depth)
 
 
 def _extract_listing(page: FetchedPage) -> ExtractedPage:
@@ -77,11 +81,15 @@ def _extract_listing(page: FetchedPage) -> ExtractedPage:
     header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
     said = Extract(None, list(listing.found), cuts=tuple(listing.cuts))
     is_followed = not (page.obeys_nofollow and header.nofollow)
+    cuts = (*page.cuts, *listing.cuts)
+    record, problem = None, ""
+    if kind is Source.FEEDS:
+        record, problem = _record(page, Look(said, b""), cuts, header)
     return ExtractedPage(
-        record=_record(page, said, header) if kind is Source.FEEDS else None,
+        record=record,
         links=[link for link in said.links if link != page.url] if is_followed else [],
-        problem="",
-        cuts=(*page.cuts, *listing.cuts),
+        problem=problem,
+        cuts=cuts,
         depth=listing.depth,
         entries=sitemap_records(page, listing) if kind is Source.SITEMAPS else (),
         counts=((str(kind), 1), ("sitemap_refused", listing.refused)),
@@ -96,36 +104,25 @@ def read(
     *,
     follows: Collection[str] = NO_SOURCES,
     refresh: str = "",
-) -> Extract:
+) -> Look:
     """What a page with a packed body says. Raises BadBody or InvalidUrl."""
     page_url = parse_url(url)
     unpacked = unpack(body)
     if not (unpacked or refresh):
-        return Extract(None, [])
-    return html.extract(unpacked, content_type, page_url, max_links, follows, refresh)
+        return Look(Extract(None, []), unpacked)
+    said = html.extract(unpacked, content_type, page_url, max_links, follows, refresh)
+    return Look(said, unpacked)
 
 
-def _record(page: FetchedPage, said: Extract, header: RobotsDirectives) -> PageRecord:
-    """Without a title if the page asks not to be indexed."""
-    is_indexable = not (said.robots.noindex or header.noindex)
-    is_of_crawl = page.crawl != NO_CRAWL
-    is_cut = bool(said.cuts) or len(said.links) > MAX_LINKS
-    return PageRecord(
-        id=page.visit,
-        url=page.url,
-        final_url=page.url,
-        status=page.status,
-        content_type=page.content_type,
-        title=said.title if is_indexable else None,
-        language=said.language,
-        links=said.links[:MAX_LINKS],
-        is_truncated=page.is_truncated or is_cut,
-        fetched_at=page.fetched_at,
-        crawl=page.crawl if is_of_crawl else None,
-        visit=FIRST_VISIT if is_of_crawl else None,
-        depth=page.depth if is_of_crawl else None,
-        is_indexable=is_indexable,
-    )
+def _record(
+    page: FetchedPage, look: Look, cuts: tuple[str, ...], header: RobotsDirectives
+) -> tuple[PageRecord | None, str]:
+    """And why there is none."""
+    is_indexable = not (look.said.robots.noindex or header.noindex)
+    try:
+        return record_of(page, look, cuts, is_indexable=is_indexable), ""
+    except UnknownField as error:
+        return None, f"no record: {error}"
 
 
 def _to_follow(

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import Links, Url, resolve_reference
 from manyhands.worker.crawl.politeness.robots import PRODUCT_TOKEN
 from manyhands.worker.pages.charset import decode
+from manyhands.worker.pages.contents import ParsedTree
 from manyhands.worker.pages.further_links import MAX_ELEMENTS, MAX_REFRESHES, references
 from manyhands.worker.pages.html_guard import tamed
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
@@ -50,7 +51,7 @@ class Extract:
     """What a page says. `links` are canonical URLs in order, each once; `nofollow` are those that
     every link to them marks as not to be followed. `further` are those of other sources than links
     that people click. `language` is a code of two or three letters. `cuts` says why the page may
-    hold more than this."""
+    hold more than this; `tree` is for a further look."""
 
     title: str | None
     links: list[str]
@@ -59,6 +60,7 @@ class Extract:
     language: str | None = None
     robots: RobotsDirectives = _NO_DIRECTIVES
     cuts: tuple[Cut, ...] = ()
+    tree: ParsedTree | None = field(default=None, compare=False)
 
 
 def is_html(content_type: str) -> bool:
@@ -75,11 +77,12 @@ def extract(
     refresh: str = "",
 ) -> Extract:
     """`follows` are names of sources, `refresh` is the header."""
-    text, is_cut = tamed(decode(body, content_type))
+    decoded = decode(body, content_type)
+    text, is_cut = tamed(decoded)
     tree = HTMLTree.parse(text)
     nodes = _nodes(tree, has_further=bool(follows), has_frames=Source.FRAMES in follows)
     base = _base(nodes.bases, page_url)
-    links, nofollow, has_more = _links(nodes.anchors, base, max_links)
+    links, nofollow, has_more, firsts = _links(nodes.anchors, base, max_links)
     robots, refreshes = _said_in(nodes.metas)
     further: tuple[str, ...] = ()
     if nodes.further or refreshes or refresh:
@@ -95,6 +98,7 @@ def extract(
         language=_language(tree),
         robots=robots,
         cuts=_cuts(is_nested=is_cut, has_more_links=has_more) if is_cut or has_more else (),
+        tree=ParsedTree(tree, decoded, text.count("<"), nodes.metas, firsts[:MAX_LINKS], base),
     )
 
 
@@ -141,10 +145,12 @@ def _base(bases: list[DOMNode], page_url: Url) -> Url:
 
 def _links(
     anchors: list[DOMNode], base: Url, max_links: int
-) -> tuple[list[str], frozenset[str], bool]:
-    """Links, those not to be followed, and whether there are more than were looked at."""
+) -> tuple[list[str], frozenset[str], bool, list[DOMNode]]:
+    """Links, those not to be followed, whether there are more than were looked at, and the first
+    element of each."""
     # Link → whether every occurrence is nofollow.
     found: dict[str, bool] = {}
+    firsts: list[DOMNode] = []
     has_more = len(anchors) > MAX_ANCHORS
     refused: set[str] = set()
     resolve = Links(base).resolve
@@ -160,13 +166,15 @@ def _links(
                 has_more = True
                 break
             continue
-        if link not in found and len(found) == max_links:
-            has_more = True
-            break
+        if link not in found:
+            if len(found) == max_links:
+                has_more = True
+                break
+            firsts.append(node)
         rel = node.getattr("rel")
         is_nofollow = rel is not None and "nofollow" in rel.lower().split()
         found[link] = is_nofollow and found.get(link, True)
-    return list(found), frozenset(compress(found, found.values())), has_more
+    return list(found), frozenset(compress(found, found.values())), has_more, firsts
 
 
 def _further(found: Iterable[str], base: Url) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 from datetime import datetime
 
+from manyhands.shared.crawl.arrival import Arrival
+from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.jobs import Job, rfc3339
-from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, ParseArguments
+from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, PARSE_VERSION, ParseArguments
 from manyhands.worker.pages.bodies import pack
 from manyhands.worker.pages.html import is_html
 from manyhands.worker.pages.page_ids import parse_id
@@ -16,7 +18,8 @@ def parse_job(
     status: int,
     content_type: str,
     body: bytes,
-    is_truncated: bool,
+    cut: Cut | None,
+    arrival: Arrival,
     fetched_at: datetime,
     truncate_bytes: int,
     fetch_id: str,
@@ -25,14 +28,17 @@ def parse_job(
     is_parsed = status < 400 and is_html(content_type)
     kind = JOB_TYPES["parse"]
     packed, is_cut = pack_page(body if is_parsed else b"", truncate_bytes)
+    cut = Cut.PARSE_LIMIT if is_cut else cut
     arguments = ParseArguments(
         url=url,
         final_url=final_url,
         status=status,
         content_type=content_type,
         body=packed,
-        is_truncated=is_truncated or is_cut,
+        is_truncated=cut is not None,
         fetched_at=rfc3339(fetched_at),
+        cuts=None if cut is None else [cut],
+        arrival=list(arrival),
     )
     return Job(
         jobtype=kind.name,
@@ -41,6 +47,7 @@ def parse_job(
         jid=parse_id(fetch_id),
         retry=kind.retry,
         reserve_for=kind.reserve_for_s,
+        version=PARSE_VERSION,
     )
 
 

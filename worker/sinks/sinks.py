@@ -102,7 +102,7 @@ class Sinks:
         a sink never will, SinkDown if we stop first. After a cancellation they may or may not
         have been written."""
         durable = self._loop.create_future()
-        sizes = [record.size for record in records]
+        sizes = [record.weight for record in records]
         size = sum(sizes)
         pending = _Pending(durable, records, size, self._loop.time())
         entries = self._entries(pending, sizes)

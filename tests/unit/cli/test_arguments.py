@@ -62,7 +62,7 @@ def test_a_crawl_is_asked_for_as_it_was_typed():
         parsed(
             *("crawl", "https://example.org", "--email", "me@example.org", "--max-pages", "7"),
             *("--within", "domains", "--max-depth", "0", "--delay", "2.5"),
-            *("--exclude", "*/a*", "--exclude", "*/b*"),
+            *("--exclude", "*/a*", "--exclude", "*/b*", "--fields", "links, title"),
         )
     )
     assert request == {
@@ -71,6 +71,7 @@ def test_a_crawl_is_asked_for_as_it_was_typed():
         "scope": {"within": "domains", "max_depth": 0, "exclude": ["*/a*", "*/b*"]},
         "limits": {"pages": 7},
         "politeness": {"delay_s": 2.5},
+        "records": {"fields": ["links", "title"]},
     }
 
 
@@ -99,6 +100,7 @@ def test_every_choice_of_scope_is_one_that_the_api_knows(within):
         (("example.org", "--email", "me@example.org"), "did you mean https://example.org/"),
         ((URL, "--email", "me@example.org", "--exclude", ""), "a pattern has 1 to"),
         ((URL, "--email", "me@example.org", "--max-depth", "1001"), "scope.max_depth"),
+        ((URL, "--email", "me@example.org", "--fields", "a"), "--fields: 'a' is no field of a"),
     ],
 )
 def test_what_a_newcomer_does_wrong_is_named(words, said):

@@ -86,7 +86,7 @@ def test_arguments_are_a_list_in_declared_order_whatever_order_they_are_given_in
         final_url="b",
         url="a",
     )
-    assert given.to_list() == ["a", "b", 3, "d", "e", True, "g"]
+    assert given.to_list() == ["a", "b", 3, "d", "e", True, "g", None, None]
 
 
 @pytest.mark.parametrize(

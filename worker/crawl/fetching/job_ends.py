@@ -11,6 +11,7 @@ from manyhands.shared.jobs import rfc3339, utc_now
 from manyhands.shared.urls import Url, parse_url
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.jobs.stage_services import Push
+from manyhands.worker.net.arrivals import arrival_of
 from manyhands.worker.net.fetcher import Answer
 from manyhands.worker.pages.parse_jobs import parse_job
 from manyhands.worker.records import Capture
@@ -27,6 +28,7 @@ class JobEnds:
 
     async def redirect(self, claimed: ClaimedUrl, target: Url, status: int) -> Settled:
         job = FetchJob.of_text(claimed.job)
+        job = job._replace(redirects=[*job.redirects, claimed.url])
         await self.push([job.redirected_to(target.text, self.admission.shards)])
         return Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
 
@@ -41,7 +43,8 @@ class JobEnds:
             status=answer.status,
             content_type=answer.content_type,
             body=answer.body,
-            is_truncated=answer.is_truncated,
+            cut=answer.cut,
+            arrival=arrival_of(answer, redirects=job.redirects),
             fetched_at=utc_now(),
             truncate_bytes=self.truncate_bytes,
             fetch_id=job.id,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.discovery import Source
 from manyhands.shared.crawl.messages import FetchedPage
+from manyhands.shared.crawl.page_fields import OF_ARRIVAL
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import LeaseLost, Settled
 from manyhands.shared.jobs import rfc3339, utc_now
@@ -24,6 +25,7 @@ from manyhands.worker.crawl.frontier.schedule import Origin
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling, StoreFailed
+from manyhands.worker.net.arrivals import arrival_of
 from manyhands.worker.net.fetcher import Answer
 from manyhands.worker.pages.documents import kind_of, pack_sitemap
 from manyhands.worker.pages.html import is_html
@@ -136,6 +138,7 @@ class PageEnds:
         url, crawl = page.url, page.crawl
         key = url.key.hex()
         body, cut = await self._packed(answer)
+        chosen = crawl.chosen
         return FetchedPage(
             visit=page_visit_id(self.control.tag, crawl.id, key),
             crawl=crawl.id,
@@ -152,6 +155,12 @@ class PageEnds:
             cuts=() if cut is None else (cut,),
             follows=crawl.spec.discovery.follows,
             refresh=answer.refresh,
+            fields=crawl.spec.records.fields,
+            arrival=(
+                None
+                if chosen.isdisjoint(OF_ARRIVAL)
+                else arrival_of(answer, has_all_headers="all_headers" in chosen)
+            ),
         )
 
     async def _packed(self, answer: Answer) -> tuple[str, Cut | None]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from manyhands.shared.crawl.page_fields import chosen
 from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
@@ -29,6 +30,11 @@ class LiveCrawl:
     patience_s: float = inf
     allowance: Allowance | None = None
     seed_names: frozenset[str] | None = None
+
+    @property
+    def chosen(self) -> frozenset[str]:
+        """What the records of its pages hold."""
+        return chosen(self.spec.records.fields)
 
     @property
     def is_running(self) -> bool:

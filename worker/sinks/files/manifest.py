@@ -18,6 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Self
 
+from manyhands.shared.crawl.page_fields import FIRST_VERSION
 from manyhands.shared.crawl.store.errors import StateBusy, StateError
 from manyhands.shared.crawl.store.sqlite.database import Database, open_file
 from manyhands.shared.crawl.store.sqlite.schema import Schema
@@ -72,6 +73,7 @@ class Segment:
     created_at: float
 
 
+_PAGE_SCHEMA = "page_schema"
 _IS_UNFINISHED = f"state <= {SegmentState.SEALED:d}"
 _COLUMNS = "name, state, size, records, created_at"
 _FIRST = (
@@ -82,7 +84,13 @@ _FIRST = (
     f"CREATE INDEX segments_unfinished ON segments (created_at) WHERE {_IS_UNFINISHED}",
     "CREATE TABLE ids (digest BLOB PRIMARY KEY) WITHOUT ROWID",
 )
-SCHEMA = Schema(0x4D48_4D46, (_FIRST,))  # "MHMF"
+# Segments without a version of their pages' schema are from before there were versions.
+_SECOND = (
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    f"INSERT INTO facts SELECT '{_PAGE_SCHEMA}', {FIRST_VERSION}"
+    " WHERE EXISTS (SELECT 1 FROM segments)",
+)
+SCHEMA = Schema(0x4D48_4D46, (_FIRST, _SECOND))  # "MHMF"
 
 
 def digest(record_id: str) -> bytes:
@@ -121,6 +129,15 @@ class Manifest:
 
     def close(self) -> None:
         self._database.close()
+
+    def page_schema(self, version: int) -> int:
+        """That of the pages here: `version` from now on if there were none."""
+        with self.transaction():
+            self._database.run("INSERT OR IGNORE INTO facts VALUES (?, ?)", (_PAGE_SCHEMA, version))
+            found: int = self._database.value(
+                "SELECT value FROM facts WHERE name = ?", (_PAGE_SCHEMA,)
+            )
+        return found
 
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing, and nobody else writes meanwhile. If the commit raises, only the next

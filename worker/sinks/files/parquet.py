@@ -7,6 +7,9 @@ Incomplete files are beside them in `_spool`, where readers do not look.
 from collections.abc import Sequence
 from typing import cast
 
+from manyhands.shared.closing import closed_on_error
+from manyhands.shared.crawl.page_fields import VERSION
+from manyhands.shared.errors import ConfigError
 from manyhands.worker.records import PageRecord, Record
 from manyhands.worker.sinks.files.batches import MIB, BatchWriter, SealedAt
 from manyhands.worker.sinks.files.file_sink import FileSink
@@ -32,13 +35,25 @@ class ParquetSink(FileSink):
         directory = place.path / SPOOL if place.bucket is None else place.path
 
         def spool() -> Spool:
-            return Spool(Manifest.open(directory / MANIFEST), directory, SUFFIX)
+            manifest = Manifest.open(directory / MANIFEST)
+            with closed_on_error(manifest):
+                _check_schema(manifest, place.name)
+            return Spool(manifest, directory, SUFFIX)
 
         super().__init__(
             place.name,
             frozenset({PageRecord}),
             lambda: BatchWriter(spool(), ParquetFormat(), SEALED_AT),
             lambda: Publishing(spool(), store_of(place), convert, SEALED_AT.age_s),
+        )
+
+
+def _check_schema(manifest: Manifest, name: str) -> None:
+    found = manifest.page_schema(VERSION)
+    if found != VERSION:
+        raise ConfigError(
+            f"SINKS: {name} has pages of schema {found}, and this release writes schema {VERSION}: "
+            "name another place, so that all files of one have the same columns"
         )
 
 

@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
+from manyhands.shared.crawl.page_fields import FIELDS, OF_LINKS, VERSION, Kind
 from manyhands.worker.records import PageRecord
 from manyhands.worker.sinks.files.segment_file import sync_file
-from manyhands.worker.sinks.rows import valid_text
+from manyhands.worker.sinks.rows import json_of, valid_text
 
 # What all readers take for NULL in the name of a partition.
 NO_CRAWL = "__HIVE_DEFAULT_PARTITION__"
@@ -29,35 +30,56 @@ ROW_GROUP_ROWS = 1_000_000
 # for the pages whose links make up a row group.
 DICTIONARY_BYTES = 8 * 1024 * 1024
 
-_NAMES = pa.dictionary(pa.int32(), pa.string())
-# Crawl and day are in the names of the directories.
-_PAGE_FIELDS = [
-    pa.field("id", pa.string(), nullable=False),
-    pa.field("url", pa.string(), nullable=False),
-    pa.field("final_url", pa.string(), nullable=False),
-    pa.field("status", pa.int32(), nullable=False),
-    pa.field("content_type", _NAMES, nullable=False),
-    pa.field("title", pa.string()),
-    pa.field("language", _NAMES),
-    pa.field("is_truncated", pa.bool_(), nullable=False),
-    pa.field("fetched_at", pa.timestamp("ms", "UTC"), nullable=False),
-    pa.field("visit", pa.int32()),
-    pa.field("depth", pa.int32()),
-    pa.field("is_indexable", pa.bool_(), nullable=False),
-]
-_LINKS = pa.field("links", pa.list_(pa.field("item", pa.string(), nullable=False)), nullable=False)
-SPOOLED = pa.schema([*_PAGE_FIELDS, _LINKS])
-PAGES = pa.schema([*_PAGE_FIELDS, pa.field("link_count", pa.int32(), nullable=False)])
-EDGES = pa.schema(
+_WORDS = pa.dictionary(pa.int32(), pa.string())
+_MANY = pa.list_(pa.field("item", pa.string(), nullable=False))
+_TYPES = {
+    Kind.NAME: pa.string(),
+    Kind.WORD: _WORDS,
+    Kind.TEXT: pa.string(),
+    Kind.RAW: pa.string(),
+    Kind.INTEGER: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.TIME: pa.timestamp("ms", "UTC"),
+    Kind.NAMES: _MANY,
+    Kind.TEXTS: _MANY,
+    # As text.
+    Kind.JSON: pa.string(),
+}
+# In the names of the directories.
+_OF_PARTITIONS = "crawl"
+SPOOLED = pa.schema(
     [
-        pa.field("page_id", _NAMES, nullable=False),
-        pa.field("source", _NAMES, nullable=False),
-        pa.field("target", pa.string(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),
+        pa.field(field.name, _TYPES[field.kind], nullable=not field.is_required)
+        for field in FIELDS
+        if field.name != _OF_PARTITIONS
     ]
 )
+_JSON_NAMES = frozenset(field.name for field in FIELDS if field.kind is Kind.JSON)
+_METADATA = {"manyhands.page_schema": str(VERSION)}
+PAGES = pa.schema(
+    [
+        *(field for field in SPOOLED if field.name not in OF_LINKS),
+        pa.field("link_count", pa.int32(), nullable=False),
+    ],
+    _METADATA,
+)
+EDGES = pa.schema(
+    [
+        pa.field("page_id", _WORDS, nullable=False),
+        pa.field("source", _WORDS, nullable=False),
+        pa.field("target", pa.string(), nullable=False),
+        pa.field("position", pa.int32(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field("rel", pa.string()),
+    ],
+    _METADATA,
+)
 # Columns whose values are worth being looked for among those before.
-_REPEATED = ["status", "content_type", "language", "page_id", "source"]
+_REPEATED = [
+    *("status", "content_type", "language", "page_id", "source", "rel", "schema"),
+    "content_language",
+]
 
 _HEADER = struct.Struct(">q10sQ")
 _NONE = -1
@@ -89,13 +111,20 @@ def frames(records: Sequence[PageRecord]) -> bytes:
 
 
 def _frame(partition: Partition, records: Sequence[PageRecord]) -> bytes:
-    columns = [_column(field, [getattr(r, field.name) for r in records]) for field in SPOOLED]
+    columns = [_column(field, _values(field.name, records)) for field in SPOOLED]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SPOOLED, options=_PACKED) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=SPOOLED))
     stream = sink.getvalue()
     header = _HEADER.pack(partition.crawl, partition.date.encode("ascii"), len(stream))
     return b"".join((header, stream))
+
+
+def _values(name: str, records: Sequence[PageRecord]) -> list[Any]:
+    values = [getattr(record, name) for record in records]
+    if name in _JSON_NAMES:
+        return [None if value is None else json_of(value).decode() for value in values]
+    return values
 
 
 def _column(field: pa.Field, values: list[Any]) -> pa.Array:
@@ -161,7 +190,8 @@ def _tables(path: Path, places: Sequence[tuple[int, int]]) -> Iterator[pa.Table]
 
 def _pages(table: pa.Table) -> pa.Table:
     counts = pc.list_value_length(table["links"])
-    return table.drop_columns(["links"]).append_column(PAGES.field("link_count"), counts)
+    kept = table.drop_columns(list(OF_LINKS)).append_column(PAGES.field("link_count"), counts)
+    return kept.replace_schema_metadata(PAGES.metadata)
 
 
 def _edges(table: pa.Table) -> pa.Table:
@@ -178,9 +208,23 @@ def _edges(table: pa.Table) -> pa.Table:
             pa.DictionaryArray.from_arrays(pages, table["final_url"].combine_chunks()),
             targets,
             positions,
+            _beside(table["link_texts"], table["links"], len(targets)),
+            _beside(table["link_rels"], table["links"], len(targets)),
         ],
         schema=EDGES,
     )
+
+
+def _beside(said: pa.ChunkedArray, links: pa.ChunkedArray, count: int) -> pa.Array:
+    """What is said of each link; nothing where a page's record does not have it."""
+    values = said.combine_chunks()
+    if values.null_count == len(values):
+        return pa.nulls(count, pa.string())
+    if values.null_count:
+        given = zip(values.to_pylist(), links.to_pylist(), strict=True)
+        each = (many if many is not None else [None] * len(of) for many, of in given)
+        return pa.array([one for many in each for one in many], pa.string())
+    return values.flatten()
 
 
 def _write(path: Path, schema: pa.Schema, tables: Iterator[pa.Table]) -> bool:

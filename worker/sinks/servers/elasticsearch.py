@@ -15,12 +15,14 @@ from urllib.parse import quote
 import orjson
 from aiohttp import ClientSession, ClientTimeout
 
+from manyhands.shared.crawl.page_fields import VERSION
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.rows import rows_of
 from manyhands.worker.sinks.servers.elasticsearch_bulk import (
     BAD_REQUEST,
+    LATER_FIELDS,
     PAGES_INDEX,
     RECORDS_INDEX,
     SERVER_ERROR,
@@ -30,6 +32,7 @@ from manyhands.worker.sinks.servers.elasticsearch_bulk import (
     document_of,
     fates_of,
     indices_of,
+    oldest_schema,
     reason_in,
     requests_of,
 )
@@ -52,7 +55,7 @@ TOO_LARGE = 413
 # What an operator has to do about it.
 REMEDIES = {
     401: "check user and password, with special characters URL-escaped",
-    403: "let the user create these indices and write to them",
+    403: "let the user create these indices, change their mappings and write to them",
 }
 
 
@@ -94,7 +97,8 @@ class ElasticsearchSink:
         self._done: set[tuple[str, str]] = set()
 
     async def open(self) -> None:
-        await self._make_index(self._indices.pages, PAGES_INDEX)
+        if not await self._make_index(self._indices.pages, PAGES_INDEX):
+            await self._add_later_fields(self._indices.pages)
         await self._make_index(self._indices.records, RECORDS_INDEX)
         self._has_indices = True
 
@@ -128,18 +132,35 @@ class ElasticsearchSink:
         if self._session is not None:
             await self._session.close()
 
-    async def _make_index(self, name: str, settings: Mapping[str, Any]) -> None:
+    async def _make_index(self, name: str, settings: Mapping[str, Any]) -> bool:
         """If it is missing: a user who may only write can be given an existing index, or an
-        alias."""
+        alias. False: it is there."""
         path = f"/{quote(name, safe='')}"
         status, answer = await self._call("HEAD", path)
         if status == NOT_FOUND:
             status, answer = await self._call("PUT", path, orjson.dumps(settings), JSON)
             # By another process, which starts at the same time.
             if status == BAD_REQUEST and "resource_already_exists" in reason_in(answer, status):
-                return
+                return True
             if status == BAD_REQUEST:
                 raise ConfigError(f"SINKS: {self.name}: {reason_in(answer, status)}")
+            if status == OK:
+                return True
+        if status != OK:
+            self._raise(status, answer)
+        return False
+
+    async def _add_later_fields(self, name: str) -> None:
+        """To an index of an older release, whose documents stay as they are."""
+        path = f"/{quote(name, safe='')}/_mapping"
+        status, answer = await self._call("GET", path)
+        if status != OK:
+            self._raise(status, answer)
+        if oldest_schema(answer) >= VERSION:
+            return
+        status, answer = await self._call("PUT", path, orjson.dumps(LATER_FIELDS), JSON)
+        if status == BAD_REQUEST:
+            raise ConfigError(f"SINKS: {self.name}: {reason_in(answer, status)}")
         if status != OK:
             self._raise(status, answer)
 

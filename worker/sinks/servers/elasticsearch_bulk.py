@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from manyhands.shared.crawl.page_fields import FIELDS, FIRST_VERSION, VERSION, Kind
 from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.rows import LONGEST_REASON, json_of
 
@@ -29,28 +30,30 @@ OF_THE_INDEX = "index_closed_exception"
 _KEYWORD = {"type": "keyword", "ignore_above": LONGEST_KEYWORD}
 # By default, too: what is answered is on disk.
 _SETTINGS = {"index": {"translog": {"durability": "request"}}}
-PAGES_INDEX = {
-    "settings": _SETTINGS,
-    "mappings": {
-        "dynamic": False,
-        "properties": {
-            "id": _KEYWORD,
-            "crawl": {"type": "long"},
-            "url": _KEYWORD,
-            "visit": {"type": "integer"},
-            "final_url": _KEYWORD,
-            "status": {"type": "integer"},
-            "content_type": _KEYWORD,
-            "title": {"type": "text"},
-            "language": _KEYWORD,
-            "links": _KEYWORD,
-            "is_truncated": {"type": "boolean"},
-            "fetched_at": {"type": "date"},
-            "depth": {"type": "integer"},
-            "is_indexable": {"type": "boolean"},
-        },
-    },
+_NUMBER = {"type": "integer"}
+_PROSE = {"type": "text"}
+_KEPT_ONLY = {"type": "keyword", "index": False, "doc_values": False}
+_TYPES: dict[Kind, dict[str, Any]] = {
+    Kind.NAME: _KEYWORD,
+    Kind.WORD: _KEYWORD,
+    Kind.TEXT: _PROSE,
+    Kind.RAW: _KEPT_ONLY,
+    Kind.INTEGER: _NUMBER,
+    Kind.LONG: {"type": "long"},
+    Kind.BOOLEAN: {"type": "boolean"},
+    Kind.TIME: {"type": "date"},
+    Kind.NAMES: _KEYWORD,
+    Kind.TEXTS: _PROSE,
+    Kind.JSON: {"type": "object", "enabled": False},
 }
+_PAGES_MAPPING: dict[str, Any] = {
+    "dynamic": False,
+    "_meta": {"page_schema": VERSION},
+    "properties": {field.name: _TYPES[field.kind] for field in FIELDS},
+}
+PAGES_INDEX = {"settings": _SETTINGS, "mappings": _PAGES_MAPPING}
+# What an index of an older release lacks; it takes its own fields once more.
+LATER_FIELDS = {name: _PAGES_MAPPING[name] for name in ("_meta", "properties")}
 # The fields of a body are mapped as they come. Not as dates: the first text that looks like one
 # would make the server refuse all others in this field.
 RECORDS_INDEX = {
@@ -94,6 +97,17 @@ Placed = tuple[int, Document]
 
 def indices_of(prefix: str) -> Indices:
     return Indices(pages=f"{prefix}-pages", records=f"{prefix}-records")
+
+
+def oldest_schema(answer: Any) -> int:
+    """Of the indices behind a name, as they are mapped. Raises ValueError for another answer."""
+    if not isinstance(answer, dict):
+        raise ValueError("the answer does not come from Elasticsearch")
+    versions = [
+        index.get("mappings", {}).get("_meta", {}).get("page_schema", FIRST_VERSION)
+        for index in answer.values()
+    ]
+    return min(versions, default=FIRST_VERSION)
 
 
 def document_of(record: Record, indices: Indices) -> Document:

@@ -16,8 +16,12 @@ from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.rows import reason_of, rows_of
 from manyhands.worker.sinks.servers.postgres_tables import (
+    COLUMNS_OF_PAGES,
     CREATE_EDGES,
     EDGES,
+    FIRST_COLUMNS,
+    LATER_COLUMNS,
+    PAGES,
     TABLES,
     Table,
     table_and_row,
@@ -47,7 +51,7 @@ REMEDIES = {
     "28": "check user and password, with special characters URL-escaped",
     "3D": "create it, or name another one",
     "3F": "create the schema that the user's search_path names",
-    "42501": "let the user create tables, or make pages, records and edges for it",
+    "42501": "let the user create and alter tables, or make pages, records and edges for it",
     "42": "the tables there are not ours: name another database, or a schema with ?search_path=",
 }
 
@@ -130,15 +134,31 @@ async def _prepare(connection: Connection) -> None:
     await connection.execute("SET synchronous_commit TO on")
     await connection.execute("BEGIN")
     await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
+    is_old = False
     for table in TABLES:
         if not await _exists(connection, table.name):
             await connection.execute(table.create)
+        elif table is PAGES:
+            is_old = await _add_later_columns(connection) or is_old
         await connection.execute(table.create_incoming)
         # Without rows: to check now that the columns exist and that we may insert.
         await connection.execute(table.insert)
-    if not await _exists(connection, EDGES):
+    if is_old or not await _exists(connection, EDGES):
         await connection.execute(CREATE_EDGES)
     await connection.execute("COMMIT")
+
+
+async def _add_later_columns(connection: Connection) -> bool:
+    """Those that an older release did not know; whether there were any."""
+    found = await connection.fetch(COLUMNS_OF_PAGES)
+    known = {row["attname"] for row in found}
+    if not known >= FIRST_COLUMNS:
+        # Somebody else's: the next statement says so.
+        return False
+    missing = [statement for name, statement in LATER_COLUMNS.items() if name not in known]
+    for statement in missing:
+        await connection.execute(statement)
+    return bool(missing)
 
 
 async def _exists(connection: Connection, name: str) -> bool:

@@ -119,3 +119,13 @@ def test_why_there_is_no_page_is_said_in_words():
     assert cause_of(UrlState.DISALLOWED, "robots.txt") == "not allowed by robots.txt"
     assert cause_of(UrlState.FAILED, "http 500") == "http 500"
     assert cause_of(UrlState.CANCELLED, "") == "cancelled"
+
+
+def test_a_job_knows_the_urls_that_led_to_the_present_one():
+    first = FetchJob.of(sent(), "job-of-a-producer", URL)
+    assert first.redirects == ()
+    second = as_fetched(first._replace(redirects=[URL]).redirected_to(TARGET, SHARDS))
+    assert second.redirects == (URL,)
+    assert FetchJob.of_text(second.to_text()).redirects == [URL]
+    again = as_fetched(second.failed_by("not today", SHARDS))
+    assert again.redirects == ()

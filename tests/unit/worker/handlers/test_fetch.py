@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import structlog
 
+from manyhands.shared.crawl.arrival import Arrival
+from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import encode_job
 from manyhands.shared.settings import FetchSettings, Settings
@@ -37,8 +39,9 @@ def page(**changes: Any) -> Page:
         "status": 200,
         "content_type": "text/html",
         "body": b"<p>x",
-        "is_truncated": False,
+        "cut": None,
         "fetched_at": WHEN,
+        "arrival": Arrival(size=4, etag='"x"', redirects=(URL,)),
     }
     return Page(**(fields | changes))
 
@@ -78,10 +81,11 @@ async def test_a_page_becomes_one_parse_job(monkeypatch, context):
     await run(monkeypatch, context, page())
     (child,) = context.children
     assert (child.jobtype, child.queue, child.jid) == ("parse", "parse", "fetch-0001.parse")
-    *arguments, body, is_truncated, fetched_at = child.args
+    *arguments, body, is_truncated, fetched_at, cuts, arrival = child.args
     assert arguments == [URL, "http://example.com/home", 200, "text/html"]
     assert unpack(body) == b"<p>x"
     assert (is_truncated, fetched_at) == (False, "2026-11-16T12:00:00Z")
+    assert (cuts, arrival) == (None, list(page().arrival))
     assert encode_job(child)
 
 
@@ -89,7 +93,8 @@ async def test_the_parse_job_fits_its_handler(monkeypatch, context):
     await run(monkeypatch, context, page())
     (child,) = context.children
     handler_of_parse = make_handler("parse", parse)
-    assert handler_of_parse.arguments(child.args, context) == [*child.args, context]
+    given = handler_of_parse.arguments(child.args, context)
+    assert given == [*child.args[:7], context, *child.args[7:]]
 
 
 async def test_a_repeat_makes_the_same_parse_job(monkeypatch, context):
@@ -138,7 +143,7 @@ class Archive:
 
 async def test_a_page_is_captured_where_somebody_archives(monkeypatch):
     context = JobContext(make_delivery("fetch", [URL], jid="fetch-0001"), Archive())
-    fetched = page(address="127.0.0.1", request=b"GET", head=b"HTTP/1.1 200 OK", is_truncated=True)
+    fetched = page(address="127.0.0.1", request=b"GET", head=b"HTTP/1.1 200 OK", cut=Cut.DAMAGE)
     await run(monkeypatch, context, fetched)
     assert context.records == [
         Capture(

@@ -1,5 +1,6 @@
 """The parse job: the record and the message that follow from its arguments."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -53,6 +54,10 @@ async def test_a_page_becomes_one_record_under_the_id_of_its_fetch_job(context):
             links=["http://www.example.com/dir/a"],
             is_truncated=False,
             fetched_at="2026-11-16T12:00:00Z",
+            link_texts=["a"],
+            link_rels=[""],
+            content_hash=sha256(HTML).hexdigest(),
+            text="a",
         )
     ]
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from manyhands.shared.crawl.arrival import Arrival
+from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.jobs import Job, encode_job
 from manyhands.worker.handlers.parse import parse
 from manyhands.worker.jobs.context import JobContext
@@ -21,7 +23,8 @@ def job_of(**changes: Any) -> Job:
         "status": 200,
         "content_type": "text/html",
         "body": b"<p>x",
-        "is_truncated": False,
+        "cut": None,
+        "arrival": Arrival(size=4),
         "fetched_at": datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC),
         "truncate_bytes": 100,
         "fetch_id": "fetch-0001",
@@ -31,13 +34,14 @@ def job_of(**changes: Any) -> Job:
 
 def test_a_body_is_cut_to_what_is_parsed():
     job = job_of(body=b"x" * 11, truncate_bytes=10)
-    assert (unpack(job.args[4]), job.args[5]) == (b"x" * 10, True)
+    assert (unpack(job.args[4]), job.args[5], job.args[7]) == (b"x" * 10, True, ["parse_limit"])
     job = job_of(body=b"x" * 10, truncate_bytes=10)
-    assert (unpack(job.args[4]), job.args[5]) == (b"x" * 10, False)
+    assert (unpack(job.args[4]), job.args[5], job.args[7]) == (b"x" * 10, False, None)
 
 
 def test_a_page_that_was_cut_while_it_was_read_says_so():
-    assert job_of(is_truncated=True).args[5] is True
+    job = job_of(cut=Cut.FETCH_LIMIT)
+    assert (job.args[5], job.args[7]) == (True, ["fetch_limit"])
 
 
 @pytest.mark.parametrize(
@@ -55,4 +59,5 @@ async def test_the_job_is_what_its_handler_takes():
     assert (job.jobtype, job.queue, job.jid) == ("parse", "parse", "fetch-0001.parse")
     assert encode_job(job)
     context = JobContext(make_delivery("parse", job.args), MemorySinks())
-    assert make_handler("parse", parse).arguments(job.args, context) == [*job.args, context]
+    given = make_handler("parse", parse).arguments(job.args, context)
+    assert given == [*job.args[:7], context, *job.args[7:]]

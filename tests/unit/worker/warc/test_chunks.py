@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 import manyhands.worker.warc.chunks
-from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.worker.pages.bodies import unpack
 from manyhands.worker.warc.chunks import Chunk, ChunkReader
 from manyhands.worker.warc.reading import Position
@@ -47,10 +47,11 @@ def test_a_page_is_ready_to_be_parsed() -> None:
     (found,) = chunk.pages
 
     assert unpack(found.body) == page(1)
-    assert found._replace(body="") == FetchedPage(
+    assert found[:11] == (
         *(record_id(1), NO_CRAWL, "", "http://example.com/%FC", 0, 200, "text/html", "noindex"),
-        *(False, False, DATE, "", ()),
+        *(False, False, DATE),
     )
+    assert (found.cuts, found.fields, found.arrival) == ((), ("default",), None)
     assert (chunk.counts, chunk.next, chunk.damages) == ({"page": 1}, None, [])
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.spec import RecordSpec
 from manyhands.shared.crawl.states import UrlState
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_fetch import Fetched
@@ -94,6 +95,27 @@ async def test_an_answer_that_was_cut_in_the_fetch_says_so(tmp_path: Path) -> No
 
         [page] = bench.outside.pages
         assert page.cuts == (Cut.FETCH_LIMIT,)
+
+
+async def test_the_parse_stage_is_told_how_a_page_came_if_its_crawl_wants_to_know(
+    tmp_path: Path,
+) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        await ended(bench, html(b"<p>hello"))
+
+        [page] = bench.outside.pages
+        assert page.arrival is not None
+        assert (page.fields, page.arrival.size) == (("default",), 8)
+
+
+async def test_for_links_alone_nothing_is_told(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        links_alone = RecordSpec(fields=("links",))
+        bench.crawl.spec = bench.crawl.spec.model_copy(update={"records": links_alone})
+        await ended(bench, html(b"<p>hello"))
+
+        [page] = bench.outside.pages
+        assert (page.fields, page.arrival) == (("links",), None)
 
 
 async def test_a_retry_is_queued_for_later_reckoned_from_the_end_of_the_fetch(

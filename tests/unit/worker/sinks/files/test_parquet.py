@@ -1,7 +1,10 @@
 """Pages and links as Parquet files, read back by pyarrow and DuckDB."""
 
 import datetime
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from manyhands.shared.crawl.page_fields import OF_LINKS, VERSION
+from manyhands.shared.errors import ConfigError
 from manyhands.worker.records import PageRecord
 from manyhands.worker.sinks.files import parquet, parquet_tables
 from manyhands.worker.sinks.files.parquet import ParquetFormat, ParquetSink
@@ -63,37 +68,58 @@ def test_pages_and_edges_are_files_of_their_crawl_and_day(tmp_path: Path):
 
 def test_a_page_has_all_fields_of_its_record_but_the_links_and_the_crawl(tmp_path: Path):
     (table, _) = converted(tmp_path, [[page(1)]]).values()
-    made = page(1)
+    made = asdict(page(1))
+    when = datetime.datetime(2026, 11, 17, 5, 44, 33, 123_000, tzinfo=datetime.UTC)
     assert table.schema.equals(PAGES)
-    assert table.to_pylist() == [
-        {
-            "id": made.id,
-            "url": made.url,
-            "final_url": made.final_url,
-            "status": 200,
-            "content_type": made.content_type,
-            "title": made.title,
-            "language": made.language,
-            "is_truncated": False,
-            "fetched_at": datetime.datetime(2026, 11, 17, 5, 44, 33, 123_000, tzinfo=datetime.UTC),
-            "visit": 1,
-            "depth": 2,
-            "is_indexable": True,
-            "link_count": 3,
-        }
-    ]
+    assert table.schema.metadata[b"manyhands.page_schema"] == str(VERSION).encode()
+    kept = {name: value for name, value in made.items() if name not in ("crawl", *OF_LINKS)}
+    assert table.to_pylist() == [kept | {"fetched_at": when, "link_count": 3}]
 
 
 def test_an_edge_is_a_link_with_its_page_and_its_place_there(tmp_path: Path):
-    pages = [page(1), page_outside_of_crawls(2), page(3, links=["https://only.example/"])]
-    tables = converted(tmp_path, [[pages[0], pages[2]], [pages[1]]])
+    said = {"link_texts": ["one", "", "three"], "link_rels": ["", "nofollow", ""]}
+    pages = [
+        page(1),
+        page_outside_of_crawls(2),
+        page(3, links=["https://only.example/"]),
+        page(4, **said),
+    ]
+    tables = converted(tmp_path, [[pages[0], pages[2]], [pages[1]], [pages[3]]])
     edges = tables["edges/crawl=7/date=2026-11-17/some.parquet"]
     assert edges.schema.equals(EDGES)
     assert edges.to_pylist() == [
-        {"page_id": one.id, "source": one.final_url, "target": target, "position": position}
-        for one in (pages[0], pages[2])
+        {
+            "page_id": one.id,
+            "source": one.final_url,
+            "target": target,
+            "position": position,
+            "text": None if one.link_texts is None else one.link_texts[position],
+            "rel": None if one.link_rels is None else one.link_rels[position],
+        }
+        for one in (pages[0], pages[2], pages[3])
         for position, target in enumerate(one.links)
     ]
+
+
+def test_records_of_crawls_that_chose_differently_are_in_one_table(tmp_path: Path):
+    said = page(1, link_texts=["a", "b", "c"], open_graph={"og:title": ["x"]}, size=5)
+    tables = converted(tmp_path, [[said, page(2)]])
+    edges = tables["edges/crawl=7/date=2026-11-17/some.parquet"]
+    assert edges["text"].to_pylist() == ["a", "b", "c", None, None, None]
+    pages = tables["pages/crawl=7/date=2026-11-17/some.parquet"]
+    assert pages["open_graph"].to_pylist() == ['{"og:title":["x"]}', None]
+
+
+async def test_files_of_an_older_schema_are_not_mixed_with_ours(tmp_path: Path):
+    await written(tmp_path, [[page(1)]])
+    manifest = tmp_path / parquet.SPOOL / parquet.MANIFEST
+    with closing(sqlite3.connect(manifest)) as database:
+        database.execute("UPDATE facts SET value = 1")
+        database.commit()
+    sink = ParquetSink(f"parquet:{tmp_path}")
+    with pytest.raises(ConfigError, match=r"has pages of schema 1.*name another place"):
+        await sink.open()
+    await sink.close()
 
 
 def test_pages_without_links_make_no_edges(tmp_path: Path):

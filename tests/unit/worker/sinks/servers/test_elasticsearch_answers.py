@@ -8,6 +8,7 @@ import orjson
 import pytest
 import trustme
 
+from manyhands.shared.crawl.page_fields import VERSION
 from manyhands.shared.errors import ConfigError
 from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.servers import elasticsearch as sink_module
@@ -22,11 +23,15 @@ DENIED = {
     }
 }
 
+MAPPING_PATH = "/crawl-pages/_mapping"
+PRESENT = {"mappings": {"_meta": {"page_schema": VERSION}}}
+
 
 @pytest.fixture
 async def server() -> AsyncIterator[LocalSite]:
     async with LocalSite() as site:
         site.answers["*"] = answer(200)
+        site.answers[MAPPING_PATH] = answer(200, orjson.dumps({"crawl-pages": PRESENT}))
         yield site
 
 
@@ -47,7 +52,7 @@ async def test_user_and_password_are_sent(server: LocalSite, sink: Elasticsearch
     ("status", "remedy"),
     [
         (401, "check user and password, with special characters URL-escaped"),
-        (403, "let the user create these indices and write to them"),
+        (403, "let the user create these indices, change their mappings and write to them"),
     ],
 )
 async def test_a_login_that_is_denied_is_a_setting_that_is_wrong(
@@ -88,6 +93,19 @@ async def test_a_server_that_is_something_else_is_told(
     server.answers["*"] = answer(status, Location="/elsewhere")
     with pytest.raises(ConnectionError, match=f"status {status}"):
         await sink.open()
+
+
+async def test_an_index_of_an_older_release_gets_the_later_fields(
+    server: LocalSite, sink: ElasticsearchSink
+):
+    server.answers[MAPPING_PATH] = answer(200, b'{"crawl-pages-000001": {"mappings": {}}}')
+    await sink.open()
+    assert [request.partition(" ")[0] for request in server.requests].count("PUT") == 1
+
+
+async def test_an_index_that_is_as_ours_is_left_alone(server: LocalSite, sink: ElasticsearchSink):
+    await sink.open()
+    assert [request.partition(" ")[0] for request in server.requests].count("PUT") == 0
 
 
 async def test_an_answer_of_something_else_is_no_success(

@@ -38,7 +38,7 @@ def test_a_page_is_created_under_its_id():
 
 
 def test_every_field_of_a_page_is_mapped():
-    mapped = PAGES_INDEX["mappings"]["properties"]  # type: ignore[index]
+    mapped = PAGES_INDEX["mappings"]["properties"]
     assert set(mapped) == set(page(1).__slots__)
 
 

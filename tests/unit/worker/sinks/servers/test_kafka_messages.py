@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manyhands.shared.crawl.page_fields import VERSION
 from manyhands.worker.records import Capture, PlainRecord
 from manyhands.worker.sinks.servers import kafka_messages
 from manyhands.worker.sinks.servers.kafka_messages import Topics, messages_of, topics_of
@@ -25,14 +26,36 @@ def test_a_page_is_a_message_of_its_fields_and_one_of_its_links():
     assert orjson.loads(fields) == {
         name: value
         for name, value in orjson.loads(orjson.dumps(page(1))).items()
-        if name != "links"
+        if name not in ("links", "link_texts", "link_rels")
     }
     assert orjson.loads(links) == {
         "page": page(1).id,
         "crawl": 7,
         "source": page(1).final_url,
         "targets": page(1).links,
+        "schema": VERSION,
+        "texts": None,
+        "rels": None,
     }
+
+
+def test_what_is_said_of_links_goes_with_them():
+    links, texts, rels = ["https://a.example/", "https://b.example/"], ["a", ""], ["", "nofollow"]
+    said = page(1, links=links, link_texts=texts, link_rels=rels)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka_messages, "MOST_LINK_CHARACTERS", 20)
+        _, first, second = messages_of(said, TOPICS)
+    parts = [orjson.loads(value) for _, _, value in (first, second)]
+    assert [(part["targets"], part["texts"], part["rels"]) for part in parts] == [
+        ([link], [text], [rel]) for link, text, rel in zip(links, texts, rels, strict=True)
+    ]
+
+
+def test_a_page_that_no_broker_takes_goes_without_its_largest_texts_and_says_so():
+    large = page(1, html="h" * 800_000, text="t" * 200_000, title="small", cuts=["parse_limit"])
+    value = orjson.loads(messages_of(large, TOPICS)[0][2])
+    assert (value["html"], value["text"], value["title"]) == (None, "t" * 200_000, "small")
+    assert (value["is_truncated"], value["cuts"]) == (True, ["parse_limit", "record_limit"])
 
 
 def test_a_page_without_links_has_no_edges():
