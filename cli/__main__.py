@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -22,6 +23,8 @@ from manyhands.shared.private_files import keep_files_private
 
 FAILED = 1
 USAGE = 2
+# As a shell tells of SIGPIPE.
+CLOSED_PIPE = 141
 COMMANDS: dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]] = {
     "demo": run_demo,
     "crawl": run_crawl,
@@ -36,6 +39,19 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]] = 
 
 def main() -> int:
     keep_files_private()
+    try:
+        try:
+            return _run()
+        finally:
+            # What is still in memory would fail after the end, and be told of as a traceback.
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read it has seen enough, such as `head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+
+
+def _run() -> int:
     arguments = make_parser().parse_args()
     try:
         return asyncio.run(COMMANDS[arguments.command](arguments))

@@ -44,7 +44,13 @@ class Api:
 
     async def ask(self, method: str, path: str, **how: Any) -> Any:
         """The JSON of the answer. Raises ApiFailed."""
-        return (await self._ask(method, path, **how)).json()
+        answer = await self._ask(method, path, **how)
+        try:
+            return answer.json()
+        except ValueError:
+            raise ApiFailed(
+                f"{self._client.base_url} is not the API: {method} {path} has no JSON in its answer"
+            ) from None
 
     async def _ask(self, method: str, path: str, **how: Any) -> httpx.Response:
         try:

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 from typing import get_args
+from urllib.parse import urlsplit
 
 from manyhands.cli.api_client import DEFAULT_URL
 from manyhands.shared.crawl.discovery import Source
@@ -10,11 +11,16 @@ from manyhands.shared.crawl.page_fields import CHOICES, DEFAULT_NAME
 from manyhands.shared.crawl.spec import DiscoverySpec, PolitenessSpec, ScopeSpec
 
 DATA_DIRECTORY = Path("manyhands-data")
+DEMO_DIRECTORY = Path("manyhands-demo")
 DEFAULT_MAX_PAGES = 100
 # What fits into the request that starts a crawl.
 MOST_DEMO_HOSTS = 10_000
 # As CRAWL_SHARDS.
 MOST_SHARDS = 1024
+# Of `crawl`.
+SLOTS = 200
+STAGES = f"crawl:1x{SLOTS} parse:1x80"
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # As the API.
 MAX_DELAY_S = 86_400
 WITHIN = tuple(
@@ -158,8 +164,8 @@ def _command(
 def _add_demo(demo: argparse.ArgumentParser) -> None:
     demo.description = (
         "Start a broker, the API, workers and a made-up web on this machine, crawl that\n"
-        "web and report how politely it was visited. Everything is stopped and removed at\n"
-        "the end."
+        "web and report how politely it was visited. At the end everything is stopped;\n"
+        "records, crawl state and logs stay in DIR."
     )
     demo.add_argument(
         "--hosts", type=_demo_hosts, default=100, metavar="N", help="hosts in the web (default 100)"
@@ -179,6 +185,13 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
         help="seconds between two pages of a domain (default 0.1)",
     )
     demo.add_argument(
+        "--dir",
+        type=Path,
+        default=DEMO_DIRECTORY,
+        metavar="DIR",
+        help=f"what it writes; that of an earlier demo is replaced (default {DEMO_DIRECTORY})",
+    )
+    demo.add_argument(
         "--slots", type=_positive, default=200, metavar="N", help="concurrent fetches (default 200)"
     )
 
@@ -191,6 +204,11 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
     )
     crawl.add_argument("urls", nargs="*", metavar="URL", help="where to start; none: resume")
     crawl.add_argument(
+        "--seed-file",
+        metavar="FILE",
+        help="more to start from, one URL a line (also .gz, .zst; - for stdin)",
+    )
+    crawl.add_argument(
         "--email",
         metavar="ADDRESS",
         help="contact for the owners of sites; sent with every request",
@@ -201,6 +219,12 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         default=DEFAULT_MAX_PAGES,
         metavar="N",
         help=f"stop after N pages (default {DEFAULT_MAX_PAGES})",
+    )
+    crawl.add_argument(
+        "--max-duration",
+        type=_duration,
+        metavar="TIME",
+        help="stop after so long: 90 (seconds), 15m, 2h, 1d",
     )
     crawl.add_argument(
         "--within",
@@ -231,6 +255,11 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         help="skip URLs that match; * matches anything (repeatable)",
     )
     crawl.add_argument(
+        "--exclude-file",
+        metavar="FILE",
+        help="a list of names and patterns to skip, one a line",
+    )
+    crawl.add_argument(
         "--skip-files",
         action="store_true",
         help="do not ask for URLs that are named like a file (.pdf, .jpg)",
@@ -259,16 +288,32 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="FILE",
-        help="where to write records (default: in the state DIR)",
+        help="where to write records: .jsonl, .ndjson (also .zst), .parquet or .warc.gz "
+        "(default: .ndjson in the state DIR)",
     )
+    crawl.add_argument(
+        "--sink",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="another place for records, as in SINKS: warc:DIR, postgres://... (repeatable)",
+    )
+    crawl.add_argument(
+        "--stages",
+        default=STAGES,
+        metavar="TEXT",
+        help=f"processes and slots of the worker (default '{STAGES}')",
+    )
+    # The name of --stages in other crawlers.
+    crawl.add_argument("--max-workers", type=_positive, help=argparse.SUPPRESS)
     _add_directory(crawl, "--state", "the crawl")
     crawl.add_argument("--json", action="store_true", help="print the summary as JSON to stdout")
 
 
 def _add_up(up: argparse.ArgumentParser) -> None:
     up.description = (
-        "Run the broker, the API and the workers on this machine until Ctrl-C. If one of\n"
-        "them exits, all stop with an error; nothing is restarted."
+        "Run the broker, the API and the workers on this machine until Ctrl-C, with every\n"
+        "stage: crawl, fetch, parse, add, warc, export. What ends is started again."
     )
     _add_directory(up, "--dir", "jobs, crawls and records")
     up.add_argument(
@@ -459,6 +504,19 @@ def _demo_hosts(text: str) -> int:
     return number
 
 
+def _duration(text: str) -> float:
+    number, unit = (text[:-1], text[-1]) if text[-1:].isalpha() else (text, "s")
+    try:
+        seconds = float(number) * UNITS_S[unit]
+    except (ValueError, KeyError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time: 90 (seconds), 15m, 2h, 1d"
+        ) from None
+    if not 0 < seconds <= UNITS_S["d"] * 366:
+        raise argparse.ArgumentTypeError("must be more than 0, and a year at most")
+    return seconds
+
+
 def _seconds(text: str) -> float:
     try:
         seconds = float(text)
@@ -480,6 +538,12 @@ def _seconds_or_off(text: str) -> float | None:
 
 
 def _http_url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
+    try:
+        parts = urlsplit(text)
+        # Looking at it is what finds a wrong one.
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_url = False
+    if not is_url:
         raise argparse.ArgumentTypeError(f"{text!r} is not http://host:port")
     return text.rstrip("/")

@@ -1,6 +1,7 @@
 """`manyhands crawl`: one crawl to its end, with all that it needs on this machine."""
 
 import argparse
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +12,13 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from manyhands.cli.api_client import Api, api_client
+from manyhands.cli.arguments import SLOTS, STAGES
 from manyhands.cli.consoles import for_people
-from manyhands.cli.crawl_run import find_order
+from manyhands.cli.crawl_run import check_output, find_order
 from manyhands.cli.figures import Snapshot, put_off, why_nothing
-from manyhands.cli.saved import read_kept
+from manyhands.cli.given_files import FILES, keep_exclusions, keep_seeds
+from manyhands.cli.output import Output, absolute_sink
+from manyhands.cli.saved import lines_of, read_kept
 from manyhands.cli.seeds import UsageError, look_up, read_urls
 from manyhands.cli.services import (
     CRAWL_HANDLERS,
@@ -31,8 +35,8 @@ from manyhands.cli.stop import INTERRUPTED, stop_by_signals
 from manyhands.cli.summary import is_good, summary_document, summary_table
 from manyhands.cli.watch import Display, Watch
 from manyhands.shared.crawl.spec import CrawlSpec
+from manyhands.shared.masking import masked_url
 
-STAGES = "crawl:1x200 parse:1x80"
 NO_EMAIL = (
     "--email is missing: your address. It is sent with each request, so that a site's owner "
     "can write to you"
@@ -56,7 +60,7 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
             "max_depth": arguments.max_depth,
             "exclude": arguments.exclude,
         },
-        "limits": {"pages": arguments.max_pages},
+        "limits": {"pages": arguments.max_pages, "duration_s": arguments.max_duration},
         "politeness": {"delay_s": arguments.delay},
         "records": {"fields": [name.strip() for name in arguments.fields.split(",")]},
     }
@@ -80,21 +84,30 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
 
 async def run_crawl(arguments: argparse.Namespace) -> int:
     console = for_people()
-    request = crawl_request(arguments) if arguments.urls else None
+    has_seeds = bool(arguments.urls or arguments.seed_file)
+    request = crawl_request(arguments) if has_seeds else None
+    check_output(arguments.output if has_seeds else None)
     await _check_hosts(console, arguments.urls)
     place = Place(arguments.state.absolute())
     if request is None and read_kept(place.directory) is None:
         raise UsageError(f"no URL is given, and {arguments.state} has no crawl to resume")
     place.make()
+    if request is not None:
+        request |= await asyncio.to_thread(_given_files, place, arguments)
     with stop_by_signals(lambda: console.print(STOPPING)) as stop:
         async with (
             broker(place) as brokers,
-            api(place, brokers, variables("crawl")) as apis,
+            api(place, brokers, variables("crawl") | _files_of(place)) as apis,
         ):
-            order = await find_order(apis.api, arguments.state, request, arguments.output)
-            records = order.kept.records(place.directory, order.id)
-            console.print(f"{order}\nrecords go to {records}")
-            settings = _worker_settings(records)
+            sinks_too = [absolute_sink(url) for url in arguments.sink]
+            order = await find_order(
+                apis.api, arguments.state, request, arguments.output, sinks_too
+            )
+            output = Output(order.kept.records(place.directory, order.id))
+            told = [f"records go to {output.file}", *map(masked_url, order.kept.sinks)]
+            console.print(f"{order}\n{', '.join(told)}")
+            own = output.sinks(lines_of(place.directory, order.id))
+            settings = _worker_settings([*own, *order.kept.sinks], _stages(console, arguments))
             async with (
                 worker(place, brokers, settings) as workers,
                 api_client(workers.url) as worker_api,
@@ -110,7 +123,32 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
                 snapshot = await watch.to_the_end(stop, stalls.tell)
     if snapshot is None or not snapshot.state.is_final:
         return _interrupted(console, snapshot, arguments.state)
+    records = await asyncio.to_thread(output.join)
     return _ended(console, snapshot, records, as_json=arguments.json)
+
+
+def _given_files(place: Place, arguments: argparse.Namespace) -> dict[str, str]:
+    """Members of the request. Raises UsageError."""
+    found = {}
+    if arguments.seed_file is not None:
+        found["seed_file"] = keep_seeds(place.directory, arguments.seed_file)
+    if arguments.exclude_file is not None:
+        found["exclusions_file"] = keep_exclusions(place.directory, arguments.exclude_file)
+    return found
+
+
+def _files_of(place: Place) -> dict[str, str]:
+    directory = place.directory / FILES
+    directory.mkdir(exist_ok=True)
+    return {"CRAWL_FILES": str(directory)}
+
+
+def _stages(console: Console, arguments: argparse.Namespace) -> str:
+    if arguments.max_workers is None:
+        return str(arguments.stages)
+    stages = STAGES.replace(f"x{SLOTS} ", f"x{arguments.max_workers} ")
+    console.print(f"--max-workers is deprecated: use --stages '{stages}'")
+    return stages
 
 
 async def _check_hosts(console: Console, texts: Sequence[str]) -> None:
@@ -125,12 +163,12 @@ async def _check_hosts(console: Console, texts: Sequence[str]) -> None:
         console.print(f"host not found: {', '.join(found.missing)}")
 
 
-def _worker_settings(records: Path) -> dict[str, str]:
+def _worker_settings(urls: Sequence[str], stages: str) -> dict[str, str]:
     return {
         **variables(*PASSED),
-        "WORKER_STAGES": STAGES,
+        "WORKER_STAGES": stages,
         "WORKER_HANDLERS": CRAWL_HANDLERS,
-        **sinks(f"jsonl:{records}"),
+        **sinks(*urls),
     }
 
 
@@ -156,13 +194,15 @@ def _interrupted(console: Console, snapshot: Snapshot | None, state: Path) -> in
     return INTERRUPTED
 
 
-def _ended(console: Console, snapshot: Snapshot, records: Path, *, as_json: bool) -> int:
+def _ended(console: Console, snapshot: Snapshot, records: Sequence[Path], *, as_json: bool) -> int:
     console.print(summary_table(snapshot), soft_wrap=False)
     nothing = why_nothing(snapshot)
+    if snapshot.seed_file_refused:
+        console.print(f"lines of the seed file that are no URL: {snapshot.seed_file_refused:,}")
     if nothing is not None:
         console.print(f"nothing was fetched: {nothing}")
     else:
-        console.print(f"records: {records}")
+        console.print(f"records: {', '.join(map(str, records))}")
     if as_json:
-        print(orjson.dumps(summary_document(snapshot, records)).decode())
+        print(orjson.dumps(summary_document(snapshot, records[0])).decode())
     return 0 if is_good(snapshot) and nothing is None else 1

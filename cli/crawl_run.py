@@ -1,12 +1,13 @@
 """Which crawl `manyhands crawl` is about: a new one, or the unfinished one of its state."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from manyhands.cli.api_client import Api
+from manyhands.cli.output import check_format
 from manyhands.cli.saved import SavedCrawl, keep, read_kept
 from manyhands.cli.seeds import UsageError
 from manyhands.shared.crawl.states import CrawlState
@@ -26,13 +27,17 @@ class CrawlRun:
 
 
 def some_seeds(request: Mapping[str, Any]) -> str:
-    seeds = request["seeds"]
+    seeds = [*request["seeds"], *([request["seed_file"]] if "seed_file" in request else ())]
     more = len(seeds) - SHOWN_SEEDS
     return ", ".join(seeds[:SHOWN_SEEDS]) + (f" and {more} more" if more > 0 else "")
 
 
 async def find_order(
-    client: Api, state: Path, request: Mapping[str, Any] | None, output: Path | None
+    client: Api,
+    state: Path,
+    request: Mapping[str, Any] | None,
+    output: Path | None,
+    sinks: Sequence[str] = (),
 ) -> CrawlRun:
     """Without a request, the unfinished crawl is meant. Raises UsageError."""
     kept = await asyncio.to_thread(read_kept, state)
@@ -50,16 +55,19 @@ async def find_order(
     if request is None:
         raise UsageError(f"the crawl in {state} has ended; give URLs for another")
     await asyncio.to_thread(check_output, output)
-    kept = SavedCrawl.new(request, output)
+    kept = SavedCrawl.new(request, output, sinks)
     # Before the crawl starts, so that a command killed in between finds it again.
     await asyncio.to_thread(keep, state, kept)
     return CrawlRun(kept, await _start(client, kept), is_resumed=False)
 
 
 def check_output(output: Path | None) -> None:
-    """Records of two crawls in one file could not be told apart. Raises UsageError."""
+    """Records of two crawls in one file could not be told apart. Raises UsageError, ConfigError."""
     if output is None:
         return
+    check_format(output)
+    if output.is_dir():
+        raise UsageError(f"{output} is a directory: name a file")
     if output.exists() and output.stat().st_size:
         raise UsageError(f"{output} is not empty: remove it, or name another file")
     if not output.absolute().parent.is_dir():

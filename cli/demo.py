@@ -2,7 +2,8 @@
 how politely it was visited."""
 
 import argparse
-import tempfile
+import asyncio
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from rich.table import Table
 from manyhands.cli.api_client import api_client
 from manyhands.cli.consoles import for_people
 from manyhands.cli.figures import Snapshot
+from manyhands.cli.seeds import UsageError
 from manyhands.cli.services import (
     CRAWL_HANDLERS,
     ROOT,
@@ -38,24 +40,46 @@ PARSE_SLOTS = 40
 BUILDING_AFTER_S = 5.0
 SHOWN_RECORDS = 3
 CONTACT = "demo@example.org"
+RECORDS = "pages.ndjson"
+MARK = "this-is-a-demo.txt"
 
 
 async def run_demo(arguments: argparse.Namespace) -> int:
     if not (ROOT / "loadtest").is_dir():
         raise ServiceFailed("the demo needs the whole repository: run `make demo` in a checkout")
     console = for_people()
-    with (
-        tempfile.TemporaryDirectory(prefix="manyhands-") as name,
-        stop_by_signals(lambda: console.print("stopping")) as stop,
-    ):
-        place = Place(Path(name))
-        place.make()
-        return await _run(console, place, arguments, stop)
+    place = await asyncio.to_thread(_new_place, arguments.dir)
+    with stop_by_signals(lambda: console.print("stopping")) as stop:
+        code = await _run(console, place, arguments, stop)
+    console.print(what_next(arguments.dir))
+    return code
+
+
+def _new_place(directory: Path) -> Place:
+    """Raises UsageError, ServiceFailed."""
+    if directory.exists() and not (directory / MARK).is_file():
+        if not directory.is_dir() or any(directory.iterdir()):
+            raise UsageError(f"{directory} is not of an earlier demo: name another --dir")
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+    place = Place(directory.absolute())
+    place.make()
+    (directory / MARK).write_text("A demo may be replaced by the next one.\n")
+    return place
+
+
+def what_next(directory: Path) -> str:
+    return (
+        f"its records: {directory / RECORDS}; logs: {directory / 'logs'}; remove it with: "
+        f"rm -r {directory}\n"
+        "next: manyhands crawl https://example.org --email me@example.org   a site of your choice\n"
+        "      manyhands up                                                 crawls and jobs by HTTP"
+    )
 
 
 async def _run(console: Console, place: Place, arguments: argparse.Namespace, stop: Stop) -> int:
     started_at = time.monotonic()
-    records = place.directory / "pages.ndjson"
+    records = place.directory / RECORDS
     async with (
         web(place, *_web_arguments(arguments)) as webs,
         broker(place) as brokers,

@@ -44,6 +44,7 @@ class Snapshot:
     put_off: Sequence[Mapping[str, Any]]
     parse_backlog: int
     hosts: Hosts | None
+    seed_file_refused: int = 0
 
     @property
     def pages(self) -> int:
@@ -78,6 +79,7 @@ def make_snapshot(
         errors=errors,
         left_out=view["left_out"],
         put_off=view["put_off"],
+        seed_file_refused=view["seed_file_refused"],
         parse_backlog=backlog,
         hosts=hosts_of(metrics),
     )

@@ -1,8 +1,8 @@
 """The crawl of a directory: its request, so that the same command resumes it."""
 
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +21,25 @@ class SavedCrawl:
     request: Mapping[str, Any]
     # None: in the directory, named after the crawl.
     output: str | None
+    # Where records go besides.
+    sinks: list[str] = field(default_factory=list)
 
     @classmethod
-    def new(cls, request: Mapping[str, Any], output: Path | None) -> "SavedCrawl":
+    def new(
+        cls, request: Mapping[str, Any], output: Path | None, sinks: Sequence[str] = ()
+    ) -> "SavedCrawl":
         name = None if output is None else str(output.absolute())
-        return cls(secrets.token_hex(16), request, name)
+        return cls(secrets.token_hex(16), request, name, list(sinks))
 
     def is_for(self, request: Mapping[str, Any]) -> bool:
         return dict(self.request) == dict(request)
 
     def records(self, directory: Path, crawl: int) -> Path:
-        return directory / f"crawl-{crawl}.ndjson" if self.output is None else Path(self.output)
+        return lines_of(directory, crawl) if self.output is None else Path(self.output)
+
+
+def lines_of(directory: Path, crawl: int) -> Path:
+    return directory / f"crawl-{crawl}.ndjson"
 
 
 def read_kept(directory: Path) -> SavedCrawl | None:
@@ -47,6 +55,5 @@ def read_kept(directory: Path) -> SavedCrawl | None:
 
 def keep(directory: Path, kept: SavedCrawl) -> None:
     draft = directory / f"{FILE}.new"
-    document = {"key": kept.key, "request": kept.request, "output": kept.output}
-    draft.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+    draft.write_bytes(orjson.dumps(kept, option=orjson.OPT_INDENT_2))
     draft.replace(directory / FILE)

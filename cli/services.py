@@ -9,14 +9,17 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
+from errno import EADDRINUSE
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import orjson
 
 from manyhands.cli.api_client import Api, api_client
 from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.settings.addresses import host_and_port
 from manyhands.shared.settings.environment import environment
 from manyhands.shared.settings.names import VARIABLE_PREFIXES, known_variables
 
@@ -31,6 +34,7 @@ LAUNCHER = Path(__file__).with_name("with_parent.py")
 LOOPBACK_ANY_PORT = "127.0.0.1:0"
 CRAWL_HANDLERS = "manyhands.worker.handlers.crawl,manyhands.worker.handlers.parse"
 ALL_HANDLERS = f"{CRAWL_HANDLERS},manyhands.worker.handlers.fetch,manyhands.worker.handlers.add"
+ARCHIVE_HANDLERS = "manyhands.worker.handlers.warc,manyhands.worker.handlers.export"
 
 
 class ServiceFailed(ManyhandsError):
@@ -75,14 +79,23 @@ class Service:
     def has_ended(self) -> bool:
         return self.process.returncode is not None
 
+    @property
+    def lingers(self) -> bool:
+        """It has ended, but something that it had started has not."""
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+
     def said(self) -> bytes:
         with self.log.open("rb") as log:
             log.seek(self.log_start)
             return log.read()
 
     def failed(self, what: str) -> ServiceFailed:
-        tail = self.said()[-TAIL_BYTES:].decode(errors="replace").strip()
-        return ServiceFailed(f"the {self.name} {what}; it said:\n{tail or 'nothing'}")
+        tail = self.said()[-TAIL_BYTES:].decode(errors="replace")
+        return ServiceFailed(f"the {self.name} {what}: {last_words(tail)} (log: {self.log})")
 
     def check(self) -> None:
         """Raises ServiceFailed when it has ended."""
@@ -103,6 +116,28 @@ class Service:
             if on_wait is not None:
                 on_wait(waited_s)
             await asyncio.sleep(LOOK_EVERY_S)
+
+
+def last_words(log: str) -> str:
+    """The last error in a log, or else its last line, in one line."""
+    lines = [line for line in log.splitlines() if line.strip()]
+    if not lines:
+        return "it said nothing"
+    told = [_told(line) for line in lines]
+    errors = [one for one in told if one.get("level") in ("error", "critical")]
+    if not errors:
+        return str(told[-1].get("event") or lines[-1].strip())
+    reason = errors[-1].get("reason") or errors[-1].get("error")
+    return f"{errors[-1].get('event')}: {reason}" if reason else str(errors[-1].get("event"))
+
+
+def _told(line: str) -> Mapping[str, Any]:
+    """Empty: it is no line of a log."""
+    try:
+        told = orjson.loads(line)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
 
 
 def service(
@@ -173,18 +208,44 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 @dataclass(slots=True, frozen=True)
 class Broker:
     service: Service
-    url: str
-    http_url: str
+    address: str
+    http: str
+    password: str = ""
+
+    @property
+    def url(self) -> str:
+        return f"tcp://{self.address}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of the services that use it."""
+        login = f":{quote(self.password, safe='')}@" if self.password else ""
+        return {
+            "FAKTORY_URL": f"tcp://{login}{self.address}",
+            "FAKTORY_WEB_URL": f"http://{login}{self.http}",
+        }
 
 
 @asynccontextmanager
 async def broker(place: Place, settings: Mapping[str, str] | None = None) -> AsyncIterator[Broker]:
+    """Raises ServiceFailed."""
     given = {"BROKER_BIND": LOOPBACK_ANY_PORT, "BROKER_HTTP_BIND": LOOPBACK_ANY_PORT}
     given |= settings or {}
     given |= {"BROKER_DATA": str(place.broker_data)}
+    password = _password(given)
     async with service("broker", place, given) as started:
         ready = await started.line(b'"event": "ready"')
-        yield Broker(started, f"tcp://{ready['address']}", f"http://{ready['http']}")
+        yield Broker(started, ready["address"], ready["http"], password)
+
+
+def _password(settings: Mapping[str, str]) -> str:
+    file = settings.get("BROKER_PASSWORD_FILE")
+    if not file:
+        return settings.get("BROKER_PASSWORD", "")
+    try:
+        return Path(file).read_text().strip()
+    except OSError as error:
+        raise ServiceFailed(f"BROKER_PASSWORD_FILE: {file}: {error.strerror}") from error
 
 
 @dataclass(slots=True, frozen=True)
@@ -201,11 +262,7 @@ async def api(
     """Yields a client for it once it is ready."""
     given = {"API_BIND": f"127.0.0.1:{_free_port()}", "API_LOG_LEVEL": "warning"}
     given |= settings or {}
-    given |= {
-        "FAKTORY_URL": broker.url,
-        "FAKTORY_WEB_URL": broker.http_url,
-        "CRAWL_STATE": str(place.state),
-    }
+    given |= broker.settings | {"CRAWL_STATE": str(place.state)}
     url = f"http://{given['API_BIND']}"
     async with (
         service("api", place, given) as started,
@@ -228,7 +285,7 @@ async def worker(
 ) -> AsyncIterator[Worker]:
     """Yields it once it runs; its processes may still be starting."""
     given = {"WORKER_HTTP_BIND": LOOPBACK_ANY_PORT, **settings}
-    given |= {"FAKTORY_URL": broker.url, "CRAWL_STATE": str(place.state)}
+    given |= broker.settings | {"CRAWL_STATE": str(place.state)}
     async with service("worker", place, given) as started:
         listening = await started.line(b"metrics, health and status over HTTP")
         yield Worker(started, f"http://{listening['host']}:{listening['port']}")
@@ -278,6 +335,23 @@ async def _until_ready(started: Service, url: str) -> None:
                     return
             await asyncio.sleep(LOOK_EVERY_S)
     raise started.failed("did not start")
+
+
+def check_free(variable: str, address: str) -> None:
+    """Before anything starts, and before somebody else who listens there is taken for ours. Raises
+    ServiceFailed."""
+    try:
+        host, port = host_and_port(address)
+        if port:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            socket.create_server((host, port), family=family).close()
+    except ValueError as error:
+        raise ServiceFailed(f"{variable}: {error}") from None
+    except OSError as error:
+        raise ServiceFailed(
+            f"{variable}={address}: {error.strerror}; set another one"
+            + (", or is `manyhands up` running already?" if error.errno == EADDRINUSE else "")
+        ) from error
 
 
 def _free_port() -> int:

@@ -12,18 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from manyhands.cli.api_client import NOT_SET_UP, Api, ApiFailed, api_client
-from manyhands.cli.consoles import for_people
+from manyhands.cli.consoles import for_results
 from manyhands.cli.figures import queue_groups
 from manyhands.cli.summary import counts, error_text, size
 
 EVERY_S = 1.0
 NEWEST = 10
 SHOWN_ERRORS = 10
+SETS = ("retries", "dead", "scheduled", "working")
 
 
 async def run_status(arguments: argparse.Namespace) -> int:
-    # With --json stdout gets data; the table is for people.
-    console = for_people()
+    console = for_results()
     async with api_client(arguments.api, arguments.key) as client:
         if not arguments.watch:
             found = await _ask(client, arguments.crawl)
@@ -47,21 +47,33 @@ async def _ask(client: Api, crawl: int | None) -> dict[str, Any]:
         view = await client.get(f"/crawls/{crawl}")
         return {**view, **await client.get(f"/crawls/{crawl}/errors")}
     queues = await client.get("/queues")
+    sets = (await client.get("/stats"))["faktory"]["sets"]
     try:
         crawls = (await client.get("/crawls", limit=NEWEST))["crawls"]
     except ApiFailed as error:
         if error.status != NOT_SET_UP:
             raise
-        return {"queues": queues, "crawls": None}
+        return {"queues": queues, "sets": sets, "crawls": None}
     # The list has no counts.
     views = [await client.get(f"/crawls/{listed['id']}") for listed in crawls]
-    return {"queues": queues, "crawls": views}
+    return {"queues": queues, "sets": sets, "crawls": views}
 
 
 def rendered(found: Mapping[str, Any]) -> RenderableType:
     if "queues" not in found:
         return crawl_table(found)
-    return Group(queues_table(found["queues"]), Text(), crawls_table(found["crawls"]))
+    return Group(
+        queues_table(found["queues"]),
+        Text(),
+        Text(sets_told(found["sets"])),
+        Text(),
+        crawls_table(found["crawls"]),
+    )
+
+
+def sets_told(sets: Mapping[str, int]) -> str:
+    """The jobs that are in no queue."""
+    return " · ".join(f"{name} {sets.get(name, 0):,}" for name in SETS)
 
 
 def queues_table(queues: list[Mapping[str, Any]]) -> RenderableType:

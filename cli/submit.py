@@ -107,7 +107,7 @@ def kind_of(beginning: bytes) -> Kind:
 
 async def run_submit(arguments: argparse.Namespace) -> int:
     console = for_people()
-    with _opened(arguments.file) as file:
+    with opened(arguments.file) as file:
         beginning = file.read(CHUNK_BYTES)
         if not beginning:
             raise UsageError(f"{arguments.file} is empty")
@@ -147,7 +147,8 @@ def sending(kind: Kind, jobtype: str, crawl: int | None) -> Sending:
 
 
 @contextmanager
-def _opened(name: str) -> Iterator[BinaryIO]:
+def opened(name: str) -> Iterator[BinaryIO]:
+    """`-` is stdin. Raises UsageError."""
     if name == "-":
         yield sys.stdin.buffer
         return

@@ -1,13 +1,20 @@
-"""`manyhands up`: all services in the foreground, until Ctrl-C or until one of them ends."""
+"""`manyhands up`: all services in the foreground, until Ctrl-C."""
 
 import argparse
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
 
 from manyhands.cli.consoles import for_people
+from manyhands.cli.kept import Kept
 from manyhands.cli.services import (
     ALL_HANDLERS,
+    ARCHIVE_HANDLERS,
     Place,
     api,
     broker,
+    check_free,
     variables,
     worker,
 )
@@ -21,6 +28,9 @@ WORKER = {
     "WORKER_HANDLERS": ALL_HANDLERS,
     "WORKER_STAGES": "crawl+fetch:1x500 parse+add:1x200",
 }
+ARCHIVE_STAGES = "warc+export:1x6"
+# What reading WARC files and writing tables takes.
+ARCHIVE_PACKAGES = ("fastwarc", "isal", "pyarrow")
 LOOK_EVERY_S = 0.5
 STOPPING = "stopping: jobs and fetches in hand are finished (Ctrl-C again ends at once)"
 
@@ -29,26 +39,49 @@ async def run_up(arguments: argparse.Namespace) -> int:
     console = for_people()
     place = Place(arguments.dir.absolute())
     place.make()
-    records = place.directory / "pages.ndjson"
+    for_broker = BROKER | variables("broker")
     for_api = API | variables("api", "batch", "crawl")
     if arguments.api_bind:
         for_api["API_BIND"] = arguments.api_bind
-    for_worker = WORKER | {"SINKS": f"jsonl:{records}"}
-    for_worker |= variables("worker", "fetch", "allow", "crawl", "sinks", "pressure")
+    for_worker = _worker_settings(console, place)
+    for variable, value in (for_broker | for_api | for_worker).items():
+        if variable in (*BROKER, *API, "WORKER_HTTP_BIND"):
+            check_free(variable, value)
     with stop_by_signals(lambda: console.print(STOPPING)) as stop:
-        async with (
-            broker(place, BROKER | variables("broker")) as brokers,
-            api(place, brokers, for_api) as apis,
-            worker(place, brokers, for_worker) as workers,
-        ):
-            console.print(f"API      {apis.url}  (crawls, jobs; {apis.url}/openapi.json)")
-            console.print(f"broker   {brokers.url}  (any Faktory client)")
-            console.print(f"worker   {workers.url}/status")
-            where = "as SINKS says" if "SINKS" in variables("sinks") else str(records)
-            console.print(f"records  {where}")
-            console.print(f"logs     {place.directory / 'logs'}; Ctrl-C stops all of it")
-            services = (brokers.service, apis.service, workers.service)
-            while not await stop.wait(LOOK_EVERY_S):
-                for service in services:
-                    service.check()
+        async with Kept(lambda: broker(place, for_broker), console.print) as brokers:
+            first = brokers.running
+            # The others look for it where it was.
+            for_broker |= {"BROKER_BIND": first.address, "BROKER_HTTP_BIND": first.http}
+            async with (
+                Kept(lambda: api(place, first, for_api), console.print) as apis,
+                Kept(lambda: worker(place, first, for_worker), console.print) as workers,
+            ):
+                url = apis.running.url
+                console.print(f"API      {url}  (crawls, jobs; {url}/openapi.json)")
+                console.print(f"broker   {first.url}  (any Faktory client)")
+                console.print(f"worker   {workers.running.url}/status")
+                console.print(f"records  {_records_told(place)}")
+                console.print(f"logs     {place.directory / 'logs'}; Ctrl-C stops all of it")
+                while not await stop.wait(LOOK_EVERY_S):
+                    for kept in (brokers, apis, workers):
+                        await kept.look()
     return INTERRUPTED
+
+
+def _worker_settings(console: Console, place: Place) -> dict[str, str]:
+    settings = WORKER | {"SINKS": f"jsonl:{_records(place)}", "WARC_FILES": str(Path.cwd())}
+    missing = [name for name in ARCHIVE_PACKAGES if find_spec(name) is None]
+    if missing:
+        console.print(f"without the stages warc and export: {', '.join(missing)} not installed")
+    else:
+        settings["WORKER_HANDLERS"] += f",{ARCHIVE_HANDLERS}"
+        settings["WORKER_STAGES"] += f" {ARCHIVE_STAGES}"
+    return settings | variables("worker", "fetch", "allow", "crawl", "sinks", "pressure", "warc")
+
+
+def _records(place: Place) -> Path:
+    return place.directory / "pages.ndjson"
+
+
+def _records_told(place: Place) -> str:
+    return "as SINKS says" if "SINKS" in variables("sinks") else str(_records(place))

@@ -1,13 +1,17 @@
 """`manyhands crawl` and `manyhands up`, from the first start to a resumed end."""
 
+import gzip
 import json
 import os
 import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
+import pyarrow.parquet as parquet
 import pytest
 
 from loadtest.web.synthetic_web import SyntheticWeb, WebSpec
@@ -15,7 +19,7 @@ from tests.support.cli_command import RunningCli, processes_in, run_cli
 from tests.support.waiting import eventually
 
 CONTACT = ("--email", "me@example.org")
-FREE_PORTS = {
+FREE_PORTS: dict[str, Any] = {
     "BROKER_BIND": "127.0.0.1:0",
     "BROKER_HTTP_BIND": "127.0.0.1:0",
     "WORKER_HTTP_BIND": "127.0.0.1:0",
@@ -67,6 +71,29 @@ async def test_a_crawl_that_was_interrupted_goes_on_and_fetches_every_page_once(
 
 
 @pytest.mark.timeout(200)
+def test_files_say_where_to_begin_and_what_to_leave_out_and_the_output_its_format(web, tmp_path):
+    web.reset()
+    (tmp_path / "seeds.txt.gz").write_bytes(gzip.compress("\n".join(web.seeds).encode() + b"\nno"))
+    host = urlsplit(web.seeds[0]).hostname
+    (tmp_path / "leave.txt").write_text(f"{host}  # not this one\n")
+    ended = run_cli(
+        tmp_path,
+        *("crawl", "--seed-file", "seeds.txt.gz", "--exclude-file", "leave.txt", *CONTACT),
+        *("--max-duration", "2m", "--max-pages", "1000", "--delay", "0", "--max-workers", "20"),
+        *("--output", "pages.parquet", "--sink", "jsonl:lines.jsonl"),
+        **web.worker_settings,
+    )
+    said = ended.stderr.decode()
+    assert ended.returncode == 0, said
+    assert "--max-workers is deprecated: use --stages 'crawl:1x20 parse:1x80'" in said
+    assert "lines of the seed file that are no URL: 1" in said
+    wanted = {url for url in web.perfect_crawl() if urlsplit(url).hostname != host}
+    table = parquet.read_table(tmp_path / "pages.parquet")
+    assert sorted(table["url"].to_pylist()) == records(tmp_path / "lines.jsonl") == sorted(wanted)
+    assert not (tmp_path / "pages.parquet.parts").exists()
+
+
+@pytest.mark.timeout(200)
 def test_a_site_that_forbids_everything_is_named(odd_web, tmp_path):
     perfect = odd_web.perfect_crawl()
     forbidden = next(seed for seed in odd_web.seeds if perfect[seed].ends == "disallowed")
@@ -76,8 +103,8 @@ def test_a_site_that_forbids_everything_is_named(odd_web, tmp_path):
 
 
 @pytest.mark.timeout(200)
-async def test_up_takes_crawls_and_jobs_and_ends_with_an_error_when_a_service_ends(web, tmp_path):
-    settings = FREE_PORTS | web.worker_settings
+async def test_up_takes_crawls_and_jobs_with_a_password_and_starts_again_what_dies(web, tmp_path):
+    settings = FREE_PORTS | web.worker_settings | {"BROKER_PASSWORD": "a@b/c d"}
     bind = f"127.0.0.1:{free_port()}"
     with RunningCli(tmp_path, "up", "--dir", "data", "--api-bind", bind, **settings) as running:
         await running.until("Ctrl-C stops all of it")
@@ -93,7 +120,20 @@ async def test_up_takes_crawls_and_jobs_and_ends_with_an_error_when_a_service_en
         written = tmp_path / "data" / "pages.ndjson"
         await eventually(lambda: written.exists() and len(records(written)) == 2, 120)
         assert records(written) == sorted([web.seeds[3], web.seeds[7]])
-        os.kill(running.started("broker"), signal.SIGKILL)
-        assert await running.ended() == 1
-        assert "manyhands: the broker ended with -9" in running.said
+        for service in ("broker", "worker"):
+            os.kill(running.started(service), signal.SIGKILL)
+            await running.until(f"the {service} runs again")
+            assert f"the {service} ended with -9" in running.said
+        await eventually(
+            lambda: httpx.post(f"http://{bind}/jobs/fetch", json={"url": web.seeds[5]}).is_success,
+            60,
+            "the broker is still away for the API",
+        )
+        await eventually(lambda: web.seeds[5] in records(written), 60)
+        again = run_cli(tmp_path, "up", "--dir", "other", "--api-bind", bind, **FREE_PORTS)
+        assert again.returncode == 1
+        [line] = again.stderr.decode().splitlines()
+        assert line.startswith(f"manyhands: API_BIND={bind}: ")
+        assert line.endswith("set another one, or is `manyhands up` running already?")
+        assert await running.interrupted() == 130
     assert processes_in(tmp_path) == []

@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +14,7 @@ import pytest
 import zstandard
 
 from devservers import ApiServer, BrokerServer
-from tests.support.cli_command import run_cli
+from tests.support.cli_command import environment, run_cli
 from tests.support.waiting import eventually
 
 URLS = "".join(f"https://{number}.example/\n" for number in range(1500))
@@ -45,6 +48,19 @@ def status(api: ApiServer, directory: Path, *arguments: str) -> Any:
     ended = run_cli(directory, "status", "--api", api.url, "--json", *arguments)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
+
+
+def test_a_reader_that_has_seen_enough_ends_it_without_a_word(api, tmp_path):
+    for _ in range(20):
+        start_crawl(api)
+    command = [sys.executable, "-m", "manyhands.cli", "status", "--json", "--api", api.url]
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment({}), stdout=writing, stderr=subprocess.PIPE
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 @pytest.mark.timeout(120)
@@ -113,9 +129,10 @@ def test_status_shows_queues_and_crawls_to_people(api, tmp_path):
     assert "default" in [queue["name"] for queue in told["queues"]]
     assert number in [crawl["id"] for crawl in told["crawls"]]
     shown = run_cli(tmp_path, "status", "--api", api.url)
-    assert shown.stdout == b""
-    assert b"default" in shown.stderr
-    assert b"more seeds are awaited" in shown.stderr
+    assert shown.stderr == b""
+    assert b"default" in shown.stdout
+    assert b"retries 0 " in shown.stdout
+    assert b"more seeds are awaited" in shown.stdout
 
 
 @pytest.mark.timeout(120)

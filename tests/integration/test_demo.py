@@ -23,3 +23,12 @@ def test_the_demo_crawls_a_whole_web_politely_with_nothing_but_python(tmp_path):
     assert "pages 40, of them twice 0" in words
     assert "politeness 0 violations" in words
     assert ended.stdout == b""
+    assert "next: manyhands crawl" in words
+    kept = tmp_path / "manyhands-demo"
+    assert len((kept / "pages.ndjson").read_bytes().splitlines()) == 40
+    (kept / "this-is-a-demo.txt").unlink()
+    ended = run_cli(tmp_path, "demo")
+    assert ended.returncode == 2
+    assert (
+        ended.stderr == b"manyhands: manyhands-demo is not of an earlier demo: name another --dir\n"
+    )

@@ -40,6 +40,12 @@ def test_every_command_explains_itself_with_examples(command, capsys):
         ("domain", "delay", "example.org", "-1"),
         ("domain", "delay", "example.org", "soon"),
         ("domain", "pause"),
+        ("status", "--api", "localhost:3000"),
+        ("status", "--api", "http://"),
+        ("status", "--api", "http://host:99999"),
+        ("crawl", URL, "--max-duration", "5y"),
+        ("crawl", URL, "--max-duration", "0"),
+        ("crawl", URL, "--max-workers", "0"),
         ("crawl", URL, "--max-pages", "0"),
         ("crawl", URL, "--within", "listed"),
         ("crawl", URL, "--delay", "nan"),
@@ -62,14 +68,15 @@ def test_a_crawl_is_asked_for_as_it_was_typed():
         parsed(
             *("crawl", "https://example.org", "--email", "me@example.org", "--max-pages", "7"),
             *("--within", "domains", "--max-depth", "0", "--delay", "2.5"),
-            *("--exclude", "*/a*", "--exclude", "*/b*", "--fields", "links, title"),
+            *("--exclude", "*/a*", "--exclude", "*/b*", "--max-duration", "15m"),
+            *("--fields", "links, title"),
         )
     )
     assert request == {
         "contact": "me@example.org",
         "seeds": [URL],
         "scope": {"within": "domains", "max_depth": 0, "exclude": ["*/a*", "*/b*"]},
-        "limits": {"pages": 7},
+        "limits": {"pages": 7, "duration_s": 900.0},
         "politeness": {"delay_s": 2.5},
         "records": {"fields": ["links", "title"]},
     }

@@ -17,12 +17,14 @@ def test_queues_and_crawls_are_tables():
     text = shown(
         {
             "queues": [queue("crawl.01", 2, 1.5), queue("parse", 0)],
+            "sets": {"retries": 1200, "dead": 3, "scheduled": 0},
             "crawls": [view(pages=1200, queued=34) | {"id": 2, "pages_per_s": 12.34}, ended],
         }
     )
     lines = [line.split() for line in text.splitlines()]
     assert ["crawl.*", "2", "1.5", "s"] in lines
     assert ["parse", "0", "–"] in lines
+    assert "retries 1,200 · dead 3 · scheduled 0 · working 0" in text
     assert ["2", "running", "1,200", "12.3", "34", "politeness:", "40"] in [
         line[:7] for line in lines
     ]
@@ -30,7 +32,7 @@ def test_queues_and_crawls_are_tables():
 
 
 def test_an_api_without_crawls_says_so():
-    text = shown({"queues": [], "crawls": None})
+    text = shown({"queues": [], "sets": {}, "crawls": None})
     assert "no queue has had a job yet" in text
     assert "CRAWL_STATE is not set" in text
 
