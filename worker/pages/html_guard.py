@@ -183,8 +183,13 @@ def tamed(text: str) -> Tamed:
         is_cut = is_cut or is_cut_there
     tags = kept.count("<")
     if tags > MAX_UNCOUNTED_TAGS:
-        kept, is_cut_there = _without_depth(kept, tags)
+        shallow, is_cut_there = _without_depth(kept, tags)
         is_cut = is_cut or is_cut_there
+        if COPIED_FROM <= len(shallow) < len(kept):
+            # What was left out may have stood in the middle of a tag: </script<em> is none before.
+            shallow, is_cut_there = _without_copies_of_text(shallow)
+            is_cut = is_cut or is_cut_there
+        kept = shallow
     return Tamed(kept, is_cut)
 
 
