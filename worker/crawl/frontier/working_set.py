@@ -180,7 +180,7 @@ class WorkingSet:
     async def load_one(self, shard: OwnedShard, name: str) -> bool:
         """Load those origins of a domain that are not in memory. Returns whether they have
         anything to fetch."""
-        domain, running = self._domain(shard, name), self._crawls.running
+        domain, running = _domain_in(self.hosts_of(shard), name), self._crawls.running
         if domain is None or not running.at(name):
             return False
         call = partial(
@@ -198,7 +198,7 @@ class WorkingSet:
             return False
         if loaded is None:
             return False
-        if self._domain(shard, name) is not None:
+        if _domain_in(self.hosts_of(shard), name) is not None:
             self._take_in(shard, loaded)
             self._wake()
             return any(claims.urls for claims in loaded.claims.values())
@@ -247,7 +247,7 @@ class WorkingSet:
         """Crawls have stopped, perhaps, and for these domains there are other rules. URLs that may
         not be fetched any more go back to the stores; others may come from there again."""
         for origin in list(self.origins):
-            self._give_back_held(origin)
+            _give_back_held(origin, self._notes, self._crawls)
         changed = [
             hosts.domains[name]
             for name in domains
@@ -268,7 +268,7 @@ class WorkingSet:
         domain = hosts.domains.get(name)
         origins = [] if domain is None else list(domain.origins.values())
         for origin in origins:
-            self._split(origin, lambda url: url.crawl != crawl)
+            _split(origin, self._notes, lambda url: url.crawl != crawl)
         return hosts.is_loading or any(origin.is_claiming for origin in origins)
 
     # Turns
@@ -320,7 +320,7 @@ class WorkingSet:
         domain = origin.domain
         origin.urls.extend(claims.urls)
         # Since they were asked for, there may be a rule against them.
-        self._give_back_held(origin)
+        _give_back_held(origin, self._notes, self._crawls)
         if not origin.urls and claims.due_at is not None:
             ready_at = max(ready_at, claims.due_at)
         at = self._notes.loop_time(max(ready_at, origin.state.blocked_until))
@@ -355,17 +355,15 @@ class WorkingSet:
             # Otherwise the request in flight may bring more; its end checks again.
             self._drop_origin(origin, claims.due_at)
 
-    def _domain(self, shard: OwnedShard, name: str) -> Domain | None:
-        hosts = self.hosts_of(shard)
-        return None if hosts is None else hosts.domains.get(name)
-
     def _take_in(self, shard: OwnedShard, loaded: LoadedDomain) -> None:
         hosts, stored = self.hosts_of(shard), loaded.domain
         if hosts is None:
             return
         domain = hosts.domains.get(stored.name)
         if domain is None:
-            domain = hosts.domains[stored.name] = self._new_domain(shard, stored)
+            domain = hosts.domains[stored.name] = _new_domain(
+                shard, stored, self._notes, self._crawls
+            )
         for each in stored.origins:
             claims = loaded.claims.get(each.id)
             if claims is None:
@@ -380,24 +378,6 @@ class WorkingSet:
                 origin = domain.origins[each.origin] = Origin(each.id, each.origin, domain, state)
                 self.origins.add(origin)
             self.place(origin, claims, each.ready_at)
-
-    def _new_domain(self, shard: OwnedShard, stored: StoredDomain) -> Domain:
-        domain = Domain(stored.id, stored.name, shard, stored.delay_s)
-        domain.ended_at = self._notes.loop_time(stored.next_at) - stored.delay_s
-        domain.pace = partial(self._crawls.pace_of_stored, stored.name, stored.delay_s)
-        domain.next_at = domain.ended_at + domain.pace().seconds
-        return domain
-
-    def _give_back_held(self, origin: Origin) -> None:
-        name = origin.domain.name
-        self._split(origin, lambda url: self._crawls.may_fetch(url.crawl, name))
-
-    def _split(self, origin: Origin, may_stay: Callable[[ClaimedUrl], bool]) -> None:
-        """The others go back to the store."""
-        back = [url for url in origin.urls if not may_stay(url)]
-        for url in back:
-            origin.urls.remove(url)
-        self._notes.give_back(origin.domain.shard, back)
 
     def _drop_origin(self, origin: Origin, due_at: float | None) -> None:
         """It has nothing to fetch before then (the store's clock; None: nothing at all). With its
@@ -436,3 +416,30 @@ def _claims_of(domain: Domain) -> int:
 
 def _is_soon(due_at: float | None) -> bool:
     return due_at is not None and due_at - clock.now() <= SOON_S
+
+
+def _domain_in(hosts: ShardHosts | None, name: str) -> Domain | None:
+    return None if hosts is None else hosts.domains.get(name)
+
+
+def _new_domain(
+    shard: OwnedShard, stored: StoredDomain, notes: HostNotes, crawls: LiveCrawls
+) -> Domain:
+    domain = Domain(stored.id, stored.name, shard, stored.delay_s)
+    domain.ended_at = notes.loop_time(stored.next_at) - stored.delay_s
+    domain.pace = partial(crawls.pace_of_stored, stored.name, stored.delay_s)
+    domain.next_at = domain.ended_at + domain.pace().seconds
+    return domain
+
+
+def _give_back_held(origin: Origin, notes: HostNotes, crawls: LiveCrawls) -> None:
+    name = origin.domain.name
+    _split(origin, notes, lambda url: crawls.may_fetch(url.crawl, name))
+
+
+def _split(origin: Origin, notes: HostNotes, may_stay: Callable[[ClaimedUrl], bool]) -> None:
+    """The others go back to the store."""
+    back = [url for url in origin.urls if not may_stay(url)]
+    for url in back:
+        origin.urls.remove(url)
+    notes.give_back(origin.domain.shard, back)
