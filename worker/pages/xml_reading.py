@@ -15,8 +15,8 @@ from manyhands.shared.crawl.cuts import Cut
 
 # Of feeds with whole pages in them.
 MAX_DEPTH = 200
-# Of all elements: a full sitemap with twenty translations of each page.
-MAX_ELEMENTS = 1_500_000
+# Of all elements: a full sitemap with fifteen translations of each page.
+MAX_ELEMENTS = 1_000_000
 # Longer than any URL.
 MAX_TEXT_LENGTH = 16_384
 MAX_TAG_BYTES = 1024 * 1024

@@ -1,6 +1,7 @@
 """What feeds and sitemaps list, and where those of strangers are stopped."""
 
 import gzip
+import tracemalloc
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.discovery import Source
 from manyhands.shared.urls import parse_url
+from manyhands.worker.pages import xml_reading
 from manyhands.worker.pages.documents import MAX_SITEMAP_BYTES
 from manyhands.worker.pages.listings import (
     MAX_ENTRIES_OF_FEED,
@@ -17,12 +19,13 @@ from manyhands.worker.pages.listings import (
     Listing,
     read_listing,
 )
-from manyhands.worker.pages.xml_reading import MAX_DEPTH, MAX_ELEMENTS, MAX_TAG_BYTES
+from manyhands.worker.pages.xml_reading import MAX_DEPTH, MAX_TAG_BYTES
 
 HOST = "http://example.com"
 AT = parse_url(f"{HOST}/maps/sitemap.xml")
 FEED_AT = parse_url(f"{HOST}/blog/feed")
 PIECE = 65_536
+TEN_MILLION = 10_000_000
 
 
 def sitemap(body: bytes | Iterable[bytes], depth: int = 1, *, is_whole: bool = True) -> Listing:
@@ -159,7 +162,7 @@ def test_of_ten_million_urls_as_many_are_taken_as_the_standard_allows():
 
     def pieces() -> Iterator[bytes]:
         yield b"<urlset>"
-        for at in range(0, 10_000_000, 1000):
+        for at in range(0, TEN_MILLION, 1000):
             made.append(at)
             yield b"".join(urls(loc(f"/{at + number}"))[8:-9] for number in range(1000))
 
@@ -194,10 +197,32 @@ def test_a_bomb_is_read_up_to_what_a_sitemap_may_have():
 
 
 @pytest.mark.parametrize(
+    ("start", "repeated", "cut"),
+    [
+        (b"<urlset>", b"<!-- x -->" * 100, Cut.SITEMAP_BYTES),
+        (b"<urlset>", b" " * 1000, Cut.SITEMAP_BYTES),
+        (b"<urlset><url><loc>", b"x" * 1000, Cut.SITEMAP_BYTES),
+        (b"<urlset><a b='", b"x" * 1000, Cut.XML),
+        (b"<urlset>", b"<a>", Cut.NESTING),
+        (b"<urlset>", b"<url><loc>http://other.example/</loc></url>", Cut.SITEMAP_URLS),
+    ],
+)
+def test_what_has_no_end_takes_little_memory(start, repeated, cut):
+    tracemalloc.start()
+    try:
+        listing = sitemap(endless(start, repeated, TEN_MILLION))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert listing.cuts == [cut]
+    # Where a tag has not ended, the parser holds it twice.
+    assert peak < 4 * MAX_TAG_BYTES
+
+
+@pytest.mark.parametrize(
     ("pieces", "cut"),
     [
         (endless(b"<urlset>", b"<a>", 10 * MAX_DEPTH), Cut.NESTING),
-        (endless(b"<urlset>", b"<a/>", 2 * MAX_ELEMENTS), Cut.XML),
         (endless(b"<urlset><!--", b"x", 4 * MAX_TAG_BYTES), Cut.XML),
         (endless(b"<urlset><a b='", b"x", 4 * MAX_TAG_BYTES), Cut.XML),
         (endless(b"<urlset><url><loc>", b"x", 4 * MAX_TAG_BYTES), Cut.XML),
@@ -210,6 +235,13 @@ def test_a_bomb_is_read_up_to_what_a_sitemap_may_have():
 )
 def test_what_is_bad_is_cut_there(pieces, cut):
     assert sitemap(pieces).cuts == [cut]
+
+
+def test_elements_are_counted(monkeypatch):
+    monkeypatch.setattr(xml_reading, "MAX_ELEMENTS", 1000)
+    whole = b"<urlset>%s</urlset>" % (b"<a/>" * 999)
+    assert sitemap(whole).cuts == []
+    assert sitemap(whole.replace(b"<a/>", b"<a/><a/>", 1)).cuts == [Cut.XML]
 
 
 def test_what_came_before_the_fault_counts():
