@@ -5,6 +5,7 @@ Results depend on the job's arguments alone, so a repeat makes the same records 
 """
 
 import asyncio
+from functools import partial
 
 from manyhands.shared.crawl.messages import (
     NO_ANSWER,
@@ -19,6 +20,7 @@ from manyhands.shared.crawl.messages import (
 )
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.grouping import grouped
+from manyhands.shared.jobs import Job
 from manyhands.shared.jobtypes import PARSE_QUEUE
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
@@ -28,6 +30,39 @@ from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH, extract, read
 from manyhands.worker.pages.html import MAX_LINKS
 from manyhands.worker.pages.page_ids import page_id, parsed_id
 from manyhands.worker.records import PageRecord
+
+# Of a few pages with the longest URLs a message is as large as one of a crawl.
+GATHER_S = 0.05
+MOST_TOGETHER = 200
+
+
+class Answers:
+    """To those who wait for pages of fetch jobs: one message for all pages that were parsed within
+    a moment, from the job of the first of them. A message for each would cost as much as the
+    parsing. If that job is cut short, the others' answers are lost, as answers may be: their pages
+    count as parsed after a while. State: what is gathered, by queue."""
+
+    def __init__(self) -> None:
+        self._gathered: dict[str, list[ParsedPage]] = {}
+
+    async def with_others(self, queue: str, page: ParsedPage, jid: str) -> list[Job]:
+        """The message, or nothing if another job takes the page along."""
+        gathered = self._gathered.get(queue)
+        if gathered is not None:
+            gathered.append(page)
+            if len(gathered) == MOST_TOGETHER:
+                del self._gathered[queue]
+            return []
+        pages = self._gathered[queue] = [page]
+        try:
+            await asyncio.sleep(GATHER_S)
+        finally:
+            if self._gathered.get(queue) is pages:
+                del self._gathered[queue]
+        return [parsed_job(ParsedMessage(pages=pages), queue, jid)]
+
+
+ANSWERS = Answers()
 
 
 # Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so the
@@ -64,7 +99,8 @@ async def parse(
     match context.answer_to:
         case [str(queue), str(key), str(fetched)]:
             page = ParsedPage(NO_CRAWL, key, fetched, 0, [], "")
-            context.push(parsed_job(ParsedMessage(pages=[page]), queue, parsed_id(context.id)))
+            jid = parsed_id(context.id)
+            context.push_later(partial(ANSWERS.with_others, queue, page, jid))
 
 
 @job(PARSE_PAGES, queue=PARSE_QUEUE)
