@@ -30,6 +30,7 @@ from manyhands.shared.settings import CrawlSettings, FetchSettings
 from manyhands.shared.tasks import Tasks
 from manyhands.shared.urls import fetch_queue, shard_queues
 from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
+from manyhands.worker.crawl.fetching.gathered_push import GatheredPush
 from manyhands.worker.crawl.fetching.job_ends import JobEnds
 from manyhands.worker.crawl.fetching.next_url import NextUrls
 from manyhands.worker.crawl.fetching.page_ends import PageEnds
@@ -201,7 +202,13 @@ class Owner:
             settling=settling,
             control=self._control,
             store_failed=store_failed,
-            jobs=JobEnds(self.admission, push, fetch.truncate_bytes, fetch.max_redirects),
+            jobs=JobEnds(
+                self.admission,
+                GatheredPush(push, tasks).push,
+                self._answers_to,
+                fetch.truncate_bytes,
+                fetch.max_redirects,
+            ),
             retry_s=settings.retry_s,
             truncate_bytes=fetch.truncate_bytes,
         )
@@ -309,6 +316,10 @@ class Owner:
     def queue_of(self, shard: int) -> str:
         """The queue whose jobs the owner of the shard reads."""
         return crawl_queue(self._control.tag, shard, self.admission.shards)
+
+    def _answers_to(self, shard: int) -> str:
+        """One queue for the pages of all its shards, so that their answers can come together."""
+        return self.queue_of(min({shard, *self._leasing.shards}))
 
     def set_pace(self, pace: float) -> None:
         self._slots.pace = pace

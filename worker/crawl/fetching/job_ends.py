@@ -2,6 +2,7 @@
 target of a redirect. Both are in the broker before the store knows of it: after a crash in between
 they are made again, under the same jids."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from manyhands.shared.crawl.fetch_jobs import ANSWER_TO, FetchJob
@@ -19,10 +20,12 @@ from manyhands.worker.records import Capture
 
 @dataclass(slots=True, eq=False)
 class JobEnds:
-    """At most `truncate_bytes` of a page are parsed, and `max_redirects` are followed in a row."""
+    """At most `truncate_bytes` of a page are parsed, and `max_redirects` are followed in a row.
+    `answers_to` gives the queue in which the parse stage says that it has a page of a shard."""
 
     admission: Admission
     push: Push
+    answers_to: Callable[[int], str]
     truncate_bytes: int
     max_redirects: int
 
@@ -32,9 +35,8 @@ class JobEnds:
         await self.push([job.redirected_to(target.text, self.admission.shards)])
         return Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
 
-    async def hand_to_parse(self, claimed: ClaimedUrl, answer: Answer, queue: str) -> Settled:
-        """The parse stage says in that queue that it has the page; it need not: the page is in the
-        broker."""
+    async def hand_to_parse(self, shard: int, claimed: ClaimedUrl, answer: Answer) -> Settled:
+        """The parse stage need not answer: the page is in the broker."""
         job = FetchJob.of_text(claimed.job)
         size = len(answer.body)
         made = parse_job(
@@ -49,7 +51,7 @@ class JobEnds:
             truncate_bytes=self.truncate_bytes,
             fetch_id=job.id,
         )
-        answer_to = [queue, claimed.key.hex(), claimed.url]
+        answer_to = [self.answers_to(shard), claimed.key.hex(), claimed.url]
         made.custom = {"mh": {"id": made.jid, "deliveries": 0, ANSWER_TO: answer_to}}
         answer.becomes(sum(len(text) for text in made.args if isinstance(text, str)))
         await self.push([made])

@@ -120,8 +120,7 @@ class PageEnds:
             _came_to_nothing(page.crawl)
             return verdicts.ended(page.url, UrlState.FAILED, str(refused))
         if fetched is None:
-            queue = self.pages.queue_of(shard.number)
-            return await self.jobs.hand_to_parse(page.url, answer, queue)
+            return await self.jobs.hand_to_parse(shard.number, page.url, answer)
         size = len(answer.body)
         answer.becomes(len(fetched.body))
         await self.pages.push(fetched, shard.number)

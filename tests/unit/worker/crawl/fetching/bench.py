@@ -165,7 +165,10 @@ class Bench:
             settling=settling,
             control=cast("Control", SimpleNamespace(tag="tag")),
             store_failed=self._store_failed,
-            jobs=JobEnds(admission, self.outside.push, TRUNCATE_BYTES, max_redirects=5),
+            jobs=JobEnds(
+                *(admission, self.outside.push, "crawl.tag.{:02}".format, TRUNCATE_BYTES),
+                max_redirects=5,
+            ),
             retry_s=RETRY_S,
             truncate_bytes=TRUNCATE_BYTES,
         )
