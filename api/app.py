@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from http import HTTPStatus
+from multiprocessing import parent_process
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -55,6 +56,7 @@ from manyhands.shared.settings import (
     FaktorySettings,
     host_and_port,
 )
+from manyhands.shared.taken_output import take_in_output
 from manyhands.shared.version import VERSION
 
 # Towards the broker, from each process; PUSHBs are answered in order on each of them.
@@ -204,6 +206,8 @@ def create() -> Service:
     """What uvicorn calls in each process."""
     settings, run_directory = handed_down()
     configure_logs(settings.api.log_level, service="api")
+    if parent_process() is not None:
+        take_in_output()
     # What is loaded now stays for ever, and jobs by the thousand make no reference cycles.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
