@@ -26,7 +26,7 @@ from manyhands.shared.taken_output import take_in_output
 # Seconds for open requests to finish after SIGTERM.
 DRAIN_S = 20
 
-SECTIONS = ("api", "batch", "faktory", "crawl")
+SECTIONS = ("api", "batch", "faktory", "crawl", "allow")
 KEYS = """
 `manyhands api key NAME ingest+read+admin` creates a key and prints it with its
 entry for API_KEYS.

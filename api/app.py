@@ -50,6 +50,7 @@ from manyhands.shared.http.limits import HELD_PAGES_BYTES
 from manyhands.shared.jobtypes import JOB_TYPES
 from manyhands.shared.logs import configure_logs, get_logger
 from manyhands.shared.settings import (
+    AllowSettings,
     ApiSettings,
     BatchSettings,
     CrawlSettings,
@@ -78,12 +79,14 @@ class Service:
         batch: BatchSettings,
         faktory: FaktorySettings,
         crawl: CrawlSettings,
+        allow: AllowSettings,
         run_directory: Path,
     ) -> None:
         self._settings = settings
         self._batch = batch
         self._faktory = faktory
         self._crawl = crawl
+        self._allow = allow
         self._run_directory = run_directory
         self._log = get_logger("api")
         self._guard = _make_guard(settings)
@@ -159,7 +162,7 @@ class Service:
         )
         batcher = Batcher(client, rules, self._metrics)
         self._metrics.held.set_function(lambda: batcher.held_jobs)
-        crawls = await open_crawls(self._crawl)
+        crawls = await open_crawls(self._crawl, self._allow)
         parts = Parts(
             settings=self._settings,
             client=client,
@@ -211,7 +214,14 @@ def create() -> Service:
     # What is loaded now stays for ever, and jobs by the thousand make no reference cycles.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
-    return Service(settings.api, settings.batch, settings.faktory, settings.crawl, run_directory)
+    return Service(
+        settings.api,
+        settings.batch,
+        settings.faktory,
+        settings.crawl,
+        settings.allow,
+        run_directory,
+    )
 
 
 def _make_guard(settings: ApiSettings) -> Guard:

@@ -13,7 +13,7 @@ from manyhands.api.crawls.model import CrawlView, ErrorView
 from manyhands.api.crawls.service import open_crawls
 from manyhands.shared.crawl.spec import LimitSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
-from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.settings import AllowSettings, CrawlSettings
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawls
 from tests.support.local_site import LocalSite, answer
@@ -34,7 +34,7 @@ class Looker:
         self._settings = CrawlSettings(state=(place,), shards=SHARDS, limited_patience_s=PATIENCE_S)
 
     async def look(self, crawl: int) -> tuple[CrawlView, dict[str, ErrorView]]:
-        crawls = await open_crawls(self._settings)
+        crawls = await open_crawls(self._settings, AllowSettings())
         assert crawls is not None
         try:
             errors = (await crawls.errors(crawl)).errors
