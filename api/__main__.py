@@ -16,16 +16,17 @@ from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
 from manyhands.shared.http.limits import API_CONNECTIONS
 from manyhands.shared.http.serving import SERVER_OPTIONS
-from manyhands.shared.logs import configure_logs, get_logger
+from manyhands.shared.logs import configure_logs, get_logger, refused
 from manyhands.shared.private_files import keep_files_private
 from manyhands.shared.settings import FaktorySettings, Settings, host_and_port
 from manyhands.shared.settings.loading import load
 from manyhands.shared.settings.options import settings_parser
+from manyhands.shared.taken_output import take_in_output
 
 # Seconds for open requests to finish after SIGTERM.
 DRAIN_S = 20
 
-SECTIONS = ("api", "batch", "faktory", "crawl")
+SECTIONS = ("api", "batch", "faktory", "crawl", "allow")
 KEYS = """
 `manyhands api key NAME ingest+read+admin` creates a key and prints it with its
 entry for API_KEYS.
@@ -46,8 +47,7 @@ def main() -> int:
         else:
             _serve(load(SECTIONS, arguments).settings)
     except ManyhandsError as error:
-        sys.stderr.write(f"api: {error}\n")
-        return 1
+        return refused("api", arguments.command, error)
     return 0
 
 
@@ -75,6 +75,7 @@ def _print_key(name: str, scopes: str) -> None:
 def _serve(settings: Settings) -> None:
     keys = parse_keys(settings.api.keys.get_secret_value(), 0.0, 0.0)
     configure_logs(settings.api.log_level, service="api")
+    take_in_output()
     asyncio.run(_check_login(settings.faktory))
     if settings.crawl.state:
         # A faulty store is reported at once, too.

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, MutableMapping
 from http import HTTPStatus
+from multiprocessing import parent_process
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -49,12 +50,14 @@ from manyhands.shared.http.limits import HELD_PAGES_BYTES
 from manyhands.shared.jobtypes import JOB_TYPES
 from manyhands.shared.logs import configure_logs, get_logger
 from manyhands.shared.settings import (
+    AllowSettings,
     ApiSettings,
     BatchSettings,
     CrawlSettings,
     FaktorySettings,
     host_and_port,
 )
+from manyhands.shared.taken_output import take_in_output
 from manyhands.shared.version import VERSION
 
 # Towards the broker, from each process; PUSHBs are answered in order on each of them.
@@ -76,12 +79,14 @@ class Service:
         batch: BatchSettings,
         faktory: FaktorySettings,
         crawl: CrawlSettings,
+        allow: AllowSettings,
         run_directory: Path,
     ) -> None:
         self._settings = settings
         self._batch = batch
         self._faktory = faktory
         self._crawl = crawl
+        self._allow = allow
         self._run_directory = run_directory
         self._log = get_logger("api")
         self._guard = _make_guard(settings)
@@ -157,7 +162,7 @@ class Service:
         )
         batcher = Batcher(client, rules, self._metrics)
         self._metrics.held.set_function(lambda: batcher.held_jobs)
-        crawls = await open_crawls(self._crawl)
+        crawls = await open_crawls(self._crawl, self._allow)
         parts = Parts(
             settings=self._settings,
             client=client,
@@ -204,10 +209,19 @@ def create() -> Service:
     """What uvicorn calls in each process."""
     settings, run_directory = handed_down()
     configure_logs(settings.api.log_level, service="api")
+    if parent_process() is not None:
+        take_in_output()
     # What is loaded now stays for ever, and jobs by the thousand make no reference cycles.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD, 20, 20)
-    return Service(settings.api, settings.batch, settings.faktory, settings.crawl, run_directory)
+    return Service(
+        settings.api,
+        settings.batch,
+        settings.faktory,
+        settings.crawl,
+        settings.allow,
+        run_directory,
+    )
 
 
 def _make_guard(settings: ApiSettings) -> Guard:

@@ -14,11 +14,12 @@ from manyhands.broker.process import BrokerProcess
 from manyhands.broker.progress import Progress
 from manyhands.broker.recovery import recover
 from manyhands.shared.errors import ManyhandsError
-from manyhands.shared.logs import configure_logs
+from manyhands.shared.logs import configure_logs, refused
 from manyhands.shared.private_files import keep_files_private
 from manyhands.shared.settings import BrokerSettings
 from manyhands.shared.settings.loading import load
 from manyhands.shared.settings.options import add_settings, settings_parser
+from manyhands.shared.taken_output import take_in_output
 
 CLIENTS = """
 Clients connect as to any Faktory server:
@@ -42,13 +43,14 @@ def main() -> int:
         elif arguments.command == "recover":
             _say(recover(settings.data, arguments.directory, Progress()))
         else:
+            take_in_output()
             uvloop.run(_serve(settings))
     except ManyhandsError as error:
-        sys.stderr.write(f"broker: {error}\n")
-        return 1
+        return refused("broker", arguments.command, error)
     except sqlite3.DatabaseError as error:
-        sys.stderr.write(f"broker: {settings.data / DATABASE} cannot be used: {error}\n")
-        return 1
+        path = settings.data / DATABASE
+        problem = ManyhandsError(f"{path} cannot be used: {error}")
+        return refused("broker", arguments.command, problem)
     return 0
 
 

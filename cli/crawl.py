@@ -97,7 +97,7 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
     with stop_by_signals(lambda: console.print(STOPPING)) as stop:
         async with (
             broker(place) as brokers,
-            api(place, brokers, variables("crawl") | _files_of(place)) as apis,
+            api(place, brokers, variables("crawl", "allow") | _files_of(place)) as apis,
         ):
             sinks_too = [absolute_sink(url) for url in arguments.sink]
             order = await find_order(

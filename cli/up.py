@@ -40,7 +40,7 @@ async def run_up(arguments: argparse.Namespace) -> int:
     place = Place(arguments.dir.absolute())
     place.make()
     for_broker = BROKER | variables("broker")
-    for_api = API | variables("api", "batch", "crawl")
+    for_api = API | variables("api", "batch", "crawl", "allow")
     if arguments.api_bind:
         for_api["API_BIND"] = arguments.api_bind
     for_worker = _worker_settings(console, place)

@@ -43,7 +43,8 @@ def configure_logs(level: str, **fixed: str) -> None:
     several processes. The pid is added.
     """
     threshold = logging.getLevelNamesMapping()[level.upper()]
-    is_terminal = sys.stderr.isatty()
+    stream = own_stream()
+    is_terminal = stream.isatty()
     processors: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -64,7 +65,7 @@ def configure_logs(level: str, **fixed: str) -> None:
         processors=[*processors, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         # One write for a line: several processes share the file.
-        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Patient(sys.stderr))),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", _Patient(stream))),
         cache_logger_on_first_use=True,
     )
     _take_in_libraries(threshold, processors, renderer)
@@ -73,6 +74,41 @@ def configure_logs(level: str, **fixed: str) -> None:
 def get_logger(component: str) -> Logger:
     logger: Logger = structlog.get_logger(component=component)
     return logger
+
+
+def every_line_logger(component: str) -> Logger:
+    """One that no level silences: of what was said to be read."""
+    logger: Logger = structlog.wrap_logger(
+        structlog.WriteLogger(cast("TextIO", _Patient(own_stream()))),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
+        component=component,
+    )
+    return logger
+
+
+def tell_end(service: str, error: Exception) -> None:
+    """Why a service cannot run, or go on. On a terminal in words, elsewhere a line of its log, also
+    if that was not configured yet."""
+    if own_stream().isatty():
+        sys.stderr.write(f"{service}: {error}\n")
+        return
+    if not structlog.is_configured():
+        configure_logs("info", service=service)
+    every_line_logger(service).critical(str(error))
+
+
+def refused(service: str, command: str | None, error: Exception) -> int:
+    """The exit code of a service, or of its subcommand, which people use: it says why in words."""
+    if command is None:
+        tell_end(service, error)
+    else:
+        sys.stderr.write(f"{service}: {error}\n")
+    return 1
+
+
+def own_stream() -> TextIO:
+    """sys.stderr, or what stands behind it, see `taken_output`."""
+    return cast("TextIO", getattr(sys.stderr, "behind", sys.stderr))
 
 
 class _Patient:
@@ -116,7 +152,7 @@ def _take_in_libraries(
     renderer: structlog.typing.Processor,
 ) -> None:
     """Only warnings and errors of libraries: below that they log their own internals."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(own_stream())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[_name_component, *processors],

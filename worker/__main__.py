@@ -4,9 +4,10 @@ import asyncio
 import sys
 
 from manyhands.shared.errors import ManyhandsError
-from manyhands.shared.logs import configure_logs
+from manyhands.shared.logs import configure_logs, refused
 from manyhands.shared.private_files import keep_files_private
 from manyhands.shared.settings.loading import load
+from manyhands.shared.taken_output import take_in_output
 from manyhands.worker.commands.config import config_text
 from manyhands.worker.commands.parser import make_parser
 from manyhands.worker.commands.size import size_command
@@ -31,11 +32,11 @@ def main() -> int:
                     process_type="supervisor",
                     process_id="supervisor",
                 )
+                take_in_output()
                 # Not uvloop: a process that has one must not fork, and this one has little to do.
                 return asyncio.run(run_service(loaded.settings))
     except ManyhandsError as error:
-        sys.stderr.write(f"worker: {error}\n")
-        return 1
+        return refused("worker", arguments.command, error)
     return 0
 
 

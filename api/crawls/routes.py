@@ -95,7 +95,7 @@ async def start_crawl(
     started. More can follow as lines."""
     key: Key = request.scope["key"]
     wanted = await _read(request, CrawlRequest)
-    seeds = check_seeds(wanted.seeds)
+    seeds = check_seeds(wanted.seeds, crawls.addresses)
     pay_now(key, max(1, len(seeds)))
     # Idempotency keys are separate for each API key.
     name = None if idempotency_key is None else f"{key.name}:{idempotency_key}"
@@ -168,9 +168,11 @@ async def add_seeds(
     parts.refuse_if_draining()
     if visit.content_type == NOT_LINES:
         raise Problem(415, "seeds come as lines: send text/plain or application/x-ndjson")
-    read_line = json_line if visit.content_type in NDJSON else plain_line
+    read = json_line if visit.content_type in NDJSON else plain_line
     await crawls.open_for_seeds(crawl)
-    result = await _take_lines(request, parts, crawls, crawl, read_line)
+    result = await _take_lines(
+        request, parts, crawls, crawl, lambda line, _: read(line, crawls.addresses)
+    )
     if last:
         await crawls.end_seeds(crawl)
     return Response(orjson.dumps(result), 202, media_type="application/json")

@@ -20,6 +20,7 @@ from manyhands.shared.crawl.store.model import SeedFile
 from manyhands.shared.crawl.store.protocol import ControlStore
 from manyhands.shared.jobs import new_jid
 from manyhands.shared.logs import get_logger
+from manyhands.shared.public_addresses import AddressRule
 
 LOOK_S = 1.0
 # Longer than reading and storing a part takes.
@@ -40,9 +41,11 @@ class SeedFiles:
     """State: the files that are being read, how far, and when those that cannot be read are tried
     again (by the loop's clock)."""
 
-    def __init__(self, store: CrawlStore, directory: Path) -> None:
+    def __init__(self, store: CrawlStore, directory: Path, addresses: AddressRule) -> None:
+        """`addresses` are those that seeds may have."""
         self._store = store
         self._directory = directory
+        self._addresses = addresses
         self._reader = f"{socket.gethostname()}.{os.getpid()}.{new_jid()[:8]}"
         self._open: dict[int, _Open] = {}
         self._not_before: dict[int, float] = {}
@@ -107,7 +110,7 @@ class SeedFiles:
         if taken is None:
             return
         try:
-            lines = await asyncio.to_thread(SeedLines, path, taken)
+            lines = await asyncio.to_thread(SeedLines, path, taken, self._addresses)
         except (OSError, FileHasChanged) as error:
             await self._cannot_read(taken, error)
             return

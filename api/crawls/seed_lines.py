@@ -9,6 +9,7 @@ from typing import NamedTuple
 from manyhands.api.crawls.seeds import Seed, read_seed
 from manyhands.shared.crawl.store.model import SeedFile
 from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.public_addresses import AddressRule
 
 LINES_AT_ONCE = 10_000
 BYTES_AT_ONCE = 4 * 1024 * 1024
@@ -48,8 +49,9 @@ class Part(NamedTuple):
 class SeedLines:
     """State: the file, how far it was read, and the digest of that."""
 
-    def __init__(self, path: Path, read: SeedFile) -> None:
+    def __init__(self, path: Path, read: SeedFile, rule: AddressRule) -> None:
         """Goes on after what was read. Raises OSError, FileHasChanged."""
+        self._rule = rule
         self._file = path.open("rb")
         try:
             self._stat = os.fstat(self._file.fileno())
@@ -86,7 +88,7 @@ class SeedLines:
                 break
             self._lines += 1
             try:
-                if seed := _seed_of(line):
+                if seed := _seed_of(line, self._rule):
                     seeds.append(seed)
             except InvalidUrl:
                 refused += 1
@@ -126,7 +128,7 @@ def _signature(stat: os.stat_result) -> tuple[int, int, int]:
     return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
-def _seed_of(line: bytes) -> Seed | None:
+def _seed_of(line: bytes, rule: AddressRule) -> Seed | None:
     """None: there is none in this line. Raises InvalidUrl."""
     text = line.decode(errors="replace").strip()
-    return read_seed(text) if text and not text.startswith("#") else None
+    return read_seed(text, rule) if text and not text.startswith("#") else None

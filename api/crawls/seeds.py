@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from manyhands.api.intake import decode
 from manyhands.api.problems import Problem, bad_request, unprocessable
 from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.urls import Url, parse_url, registrable_domain, shard_of_domain
 
 # Errors reported for one request.
@@ -32,20 +32,25 @@ class SeedLine(msgspec.Struct, forbid_unknown_fields=True):
 _decode_line = msgspec.json.Decoder(SeedLine).decode
 
 
-def read_seed(text: str) -> Seed:
-    """Raises InvalidUrl."""
+def read_seed(text: str, rule: AddressRule) -> Seed:
+    """Raises InvalidUrl, also for a host that no worker will fetch from."""
     url = parse_url(text)
+    if not (rule.allows(url.host) if url.is_address else rule.may_allow(url.host)):
+        raise InvalidUrl(
+            f"{url.host} is in a private network, where nothing is fetched unless ALLOW_NETS of "
+            "the API and of the workers names it"
+        )
     return Seed(url.text, registrable_domain(url.host))
 
 
-def check_seeds(texts: Sequence[str]) -> list[Seed]:
+def check_seeds(texts: Sequence[str], rule: AddressRule) -> list[Seed]:
     """Each once. Raises Problem if any of them is invalid."""
     seeds: dict[str, Seed] = {}
     errors: list[dict[str, Any]] = []
     refused = 0
     for index, text in enumerate(texts):
         try:
-            seed = read_seed(text)
+            seed = read_seed(text, rule)
             seeds[seed.url] = seed
         except InvalidUrl as error:
             refused += 1
@@ -74,21 +79,21 @@ def by_shard(seeds: Iterable[Seed], shards: int) -> dict[int, list[str]]:
     return groups
 
 
-def plain_line(line: bytes, _: datetime) -> Seed:
+def plain_line(line: bytes, rule: AddressRule) -> Seed:
     """A URL. Raises Problem."""
     try:
-        return _checked(line.decode())
+        return _checked(line.decode(), rule)
     except UnicodeDecodeError:
         raise bad_request("the line is not UTF-8") from None
 
 
-def json_line(line: bytes, _: datetime) -> Seed:
+def json_line(line: bytes, rule: AddressRule) -> Seed:
     """{"url": …}. Raises Problem."""
-    return _checked(decode(_decode_line, line).url)
+    return _checked(decode(_decode_line, line).url, rule)
 
 
-def _checked(text: str) -> Seed:
+def _checked(text: str, rule: AddressRule) -> Seed:
     try:
-        return read_seed(text)
+        return read_seed(text, rule)
     except InvalidUrl as error:
         raise Problem(422, str(error), {"field": "url"}) from None

@@ -54,7 +54,8 @@ from manyhands.shared.crawl.store.model import (
 from manyhands.shared.crawl.store.protocol import ControlStore, ShardReaders
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.http.limits import PAGE_BYTES
-from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.public_addresses import AddressRule
+from manyhands.shared.settings import AllowSettings, CrawlSettings
 from manyhands.shared.urls import parse_host, registrable_domain, shard_of_domain
 
 MAX_NOTES = 20
@@ -64,12 +65,14 @@ class CrawlService:
     """State: the last looks at the crawls' counters, the count of those that ended, and the seed
     files that this process reads."""
 
-    def __init__(self, store: CrawlStore, settings: CrawlSettings) -> None:
+    def __init__(self, store: CrawlStore, settings: CrawlSettings, addresses: AddressRule) -> None:
+        """`addresses` are those that seeds may have."""
         self._store = store
+        self.addresses = addresses
         self._settings = settings
         self._files = settings.files
         # Without a directory, no crawl that names a file is taken here.
-        self._seed_files = None if self._files is None else SeedFiles(store, self._files)
+        self._seed_files = None if self._files is None else SeedFiles(store, self._files, addresses)
         self._rates = Rates()
         self._counts = CrawlCounts()
 
@@ -115,7 +118,7 @@ class CrawlService:
         return started
 
     async def dry_run(self, request: DryRunRequest) -> DryRunAnswer:
-        check_seeds(request.seeds)
+        check_seeds(request.seeds, self.addresses)
         scope = await self._store.aside(partial(read_scope, self._files, request))
 
         def look(control: ControlStore) -> tuple[str, Layout, list[DomainRule]]:
@@ -365,11 +368,12 @@ class CrawlService:
         await self._store.control(lambda control: control.crawl(crawl))
 
 
-async def open_crawls(settings: CrawlSettings) -> CrawlService | None:
+async def open_crawls(settings: CrawlSettings, allow: AllowSettings) -> CrawlService | None:
     """None without CRAWL_STATE. Raises StateError."""
     if not settings.state:
         return None
-    return CrawlService(await open_store(settings.state, settings.shards), settings)
+    store = await open_store(settings.state, settings.shards)
+    return CrawlService(store, settings, AddressRule(allow.nets))
 
 
 def domain_name(text: str) -> str:

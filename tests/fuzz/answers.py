@@ -9,9 +9,9 @@ import brotli
 import uvloop
 import zstandard
 
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import Url, parse_url
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import Answer, FetchError
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
 from tests.fuzz.inputs import Pieces, damaged, in_pieces

@@ -511,6 +511,15 @@ def test_orders_for_a_domain_reach_the_store(
     http.put("/domains/example.org", json={})
 
 
+def test_a_seed_that_no_worker_would_fetch_starts_no_crawl(http: httpx.Client) -> None:
+    for url in ("http://10.0.0.1/", "http://localhost:8000/"):
+        response = http.post("/crawls", json=crawl_of(seeds=[*SEEDS, url]))
+        assert response.status_code == 422
+        [error] = response.json()["errors"]
+        assert "private network" in error["detail"]
+        assert error["index"] == len(SEEDS)
+
+
 def test_an_order_changes_what_it_names_and_can_be_undone(
     http: httpx.Client, control: ControlStore, crawl: int
 ) -> None:

@@ -186,4 +186,4 @@ async def test_a_stop_that_could_not_store_everything_ends_with_an_error(queue: 
         await eventually(lambda: health(server) == 503)
         server.signal(signal.SIGTERM)
         assert server.wait_ended() == 1
-        assert "broker: the store failed" in server.log_text
+        assert '"event": "the store failed' in server.log_text

@@ -6,10 +6,10 @@ from ipaddress import ip_network
 
 import pytest
 
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import parse_url
 from manyhands.worker.net import dns as module
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.dns import Dns
 from manyhands.worker.net.fetcher import TemporaryFetchError
 from manyhands.worker.net.http1_fetcher import Http1Fetcher

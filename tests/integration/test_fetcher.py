@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 from devservers.processes import Port
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import Page, PermanentFetchError, TemporaryFetchError
 from manyhands.worker.net.following import FollowingFetcher
 from manyhands.worker.net.http1_fetcher import Http1Fetcher

@@ -19,8 +19,8 @@ import pytest
 import trustme
 
 from manyhands.shared.errors import InvalidUrl
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import (
     FetchError,
     ForbiddenAddress,

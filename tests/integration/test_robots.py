@@ -12,6 +12,7 @@ import pytest
 import trustme
 
 from manyhands.shared.crawl.store.model import StoredRobots
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.worker.crawl.politeness.robots import (
     ALLOW_ALL,
@@ -21,7 +22,6 @@ from manyhands.worker.crawl.politeness.robots import (
     rules_of,
 )
 from manyhands.worker.crawl.politeness.robots_cache import fetch_robots
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
 from tests.support.local_site import LocalSite, answer, redirect
 from tests.support.stub_resolver import StubResolver

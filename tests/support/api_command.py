@@ -1,5 +1,6 @@
 """`manyhands api` run to its end: starts that must fail, and its subcommand."""
 
+import json
 import os
 import subprocess
 import sys
@@ -34,7 +35,17 @@ def refusal(*arguments: str, **settings: str) -> str:
     """The one line with which it ends when it cannot do what it is asked to."""
     done = run_api(*arguments, **settings)
     assert done.returncode == 1, done
-    said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("{")]
-    assert len(said) == 1, done
-    assert said[0].startswith("api: "), said
-    return said[0].removeprefix("api: ")
+    return last_refusal("api", done.stdout + done.stderr)
+
+
+def last_refusal(service: str, text: str) -> str:
+    """Every line is one of its log, and one says why it ended; or, of a subcommand, the only line
+    that is none does."""
+    lines = text.splitlines()
+    plain = [line for line in lines if not line.startswith("{")]
+    logged = [json.loads(line) for line in lines if line.startswith("{")]
+    ends = [line["event"] for line in logged if line["level"] == "critical"]
+    said = ends + [line.removeprefix(f"{service}: ") for line in plain]
+    assert len(said) == 1, text
+    assert not plain or plain[0].startswith(f"{service}: "), text
+    return str(said[0])

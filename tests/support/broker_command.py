@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from manyhands.shared.settings.names import VARIABLE_PREFIXES
+from tests.support.api_command import last_refusal
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 TIMEOUT_S = 50
@@ -48,7 +49,4 @@ def refusal(data: Path, *arguments: str | Path, **settings: str) -> str:
     """The one line with which it ends when it cannot do what it is asked to."""
     done = run_broker(data, *arguments, **settings)
     assert done.returncode == 1, done
-    said = [line for line in (done.stdout + done.stderr).splitlines() if not line.startswith("{")]
-    assert len(said) == 1, done
-    assert said[0].startswith("broker: "), said
-    return said[0].removeprefix("broker: ")
+    return last_refusal("broker", done.stdout + done.stderr)

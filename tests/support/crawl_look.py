@@ -4,7 +4,7 @@ from typing import Any
 
 from manyhands.api.crawls.model import CrawlView, ErrorView
 from manyhands.api.crawls.service import open_crawls
-from manyhands.shared.settings import CrawlSettings
+from manyhands.shared.settings import AllowSettings, CrawlSettings
 from tests.support.crawling import Crawls
 
 
@@ -16,7 +16,7 @@ class Looker:
         self._settings = CrawlSettings(state=place, shards=crawls.shards, **settings)
 
     async def look(self, crawl: int) -> tuple[CrawlView, dict[str, ErrorView]]:
-        crawls = await open_crawls(self._settings)
+        crawls = await open_crawls(self._settings, AllowSettings())
         assert crawls is not None
         try:
             errors = (await crawls.errors(crawl)).errors

@@ -13,9 +13,9 @@ from ipaddress import ip_network
 import psutil
 import uvloop
 
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import parse_url
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import FetchError
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
 

@@ -92,8 +92,14 @@ class WorkerUnderTest:
 
     @property
     def said(self) -> list[str]:
-        """The other lines: what the process says to a person when it gives up."""
-        return [line for line in self._whole_lines() if not line.startswith("{")]
+        """What it says when it gives up, and lines that are no log lines, which should not be."""
+        found = []
+        for line in self._whole_lines():
+            if not line.startswith("{"):
+                found.append(line)
+            elif (told := json.loads(line)).get("level") == "critical":
+                found.append(f"worker: {told['event']}")
+        return found
 
     def events(self) -> list[str]:
         return [str(line["event"]) for line in self.logged]

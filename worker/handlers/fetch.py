@@ -13,13 +13,13 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import rfc3339
 from manyhands.shared.jobtypes import FETCH
 from manyhands.shared.logs import get_logger
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.worker.handlers.outcomes import as_outcomes
 from manyhands.worker.handlers.owning import fetch_politely, make_owner, offer_owner
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.registry import job, setup
 from manyhands.worker.jobs.setup import ProcessSetup
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import Fetcher
 from manyhands.worker.net.following import FollowingFetcher
 from manyhands.worker.net.http1_fetcher import Http1Fetcher

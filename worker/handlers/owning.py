@@ -24,6 +24,7 @@ from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.errors import ConfigError, InvalidJob, InvalidUrl
 from manyhands.shared.jobs import utc_now
 from manyhands.shared.jobtypes import FETCH
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.urls import fetch_queue, parse_url
 from manyhands.worker.crawl.owner import Owner
 from manyhands.worker.crawl.politeness.robots import check_user_agent
@@ -32,7 +33,6 @@ from manyhands.worker.jobs.outcomes import Dead, Defer, Move
 from manyhands.worker.jobs.registry import REGISTRY
 from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.jobs.stage_services import StageNeeds
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
 from manyhands.worker.service.stages import CRAWL_STAGE
 

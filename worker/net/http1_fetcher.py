@@ -16,9 +16,9 @@ from functools import partial
 import aiohappyeyeballs
 
 from manyhands.shared.closing import closed_on_error
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import DEFAULT_PORTS, Url
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.byte_budget import ByteBudget, Hold
 from manyhands.worker.net.dns import Dns
 from manyhands.worker.net.encodings import ACCEPTED

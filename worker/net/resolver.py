@@ -7,7 +7,7 @@ and the connection.
 from collections.abc import Sequence
 from typing import Protocol
 
-from manyhands.worker.net.addresses import AddressRule
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.worker.net.fetcher import ForbiddenAddress
 
 

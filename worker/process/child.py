@@ -12,9 +12,10 @@ from multiprocessing.connection import Connection
 import uvloop
 
 from manyhands.shared.errors import ConfigError, ConnectFailed, ManyhandsError
-from manyhands.shared.logs import configure_logs
+from manyhands.shared.logs import configure_logs, tell_end
 from manyhands.shared.memory import give_back_large_blocks, keep_free_memory
 from manyhands.shared.settings import Settings
+from manyhands.shared.taken_output import take_in_output
 from manyhands.worker.process.fork_safety import leave_the_parent
 from manyhands.worker.process.handler_modules import load_handlers
 from manyhands.worker.process.process import THREAD_NAME, WorkerProcess
@@ -67,6 +68,7 @@ def _run(spec: ChildSpec, parent: Connection) -> int:
         process_type=spec.process_type,
         process_id=spec.process_id,
     )
+    take_in_output()
     try:
         load_handlers(settings.worker.handlers)
         _spare_the_garbage_collector()
@@ -75,7 +77,7 @@ def _run(spec: ChildSpec, parent: Connection) -> int:
         keep_free_memory()
         return uvloop.run(_work(spec, parent))
     except ManyhandsError as error:
-        sys.stderr.write(f"worker: {error}\n")
+        tell_end("worker", error)
         return exits.POINTLESS if _is_pointless(error) else exits.UNCLEAN
 
 

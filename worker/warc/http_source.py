@@ -21,10 +21,10 @@ from yarl import URL
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.jobs import utc_now
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import Url, resolve_reference
 from manyhands.shared.warc_places import UrlAt
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.dns import Dns
 from manyhands.worker.net.fetcher import (
     REDIRECTS,

@@ -11,9 +11,9 @@ from typing import cast
 from manyhands.shared.contained import Outside, path_below
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.extras import import_extra
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import Settings
 from manyhands.shared.warc_places import FileAt, InvalidPlace, ObjectAt, Place, UrlAt, parse_source
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import PermanentFetchError, TemporaryFetchError
 from manyhands.worker.warc.http_source import HttpFiles
 from manyhands.worker.warc.streams import Aborted, ByteStream

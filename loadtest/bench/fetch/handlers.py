@@ -13,9 +13,9 @@ import uvloop
 
 from loadtest.bench.fetch.cells import HOSTS, OURS, FetchOrder
 from loadtest.bench.fetch.clients import ADDRESS, BareAiohttp, Httpx, PageClient, Pyreqwest
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import parse_url
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
 
 # Connections are made and caches filled before it counts.

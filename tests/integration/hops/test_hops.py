@@ -17,9 +17,9 @@ import pytest
 import trustme
 import zstandard
 
+from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.urls import parse_url
-from manyhands.worker.net.addresses import AddressRule
 from manyhands.worker.net.fetcher import (
     Answer,
     FetchError,

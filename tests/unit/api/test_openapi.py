@@ -14,7 +14,13 @@ from manyhands.api.openapi import ANSWERS, ERRORS, OPTIONS, OPTIONS_OF_FETCH
 from manyhands.api.problems import Problem
 from manyhands.shared.jobs import utc_now
 from manyhands.shared.jobtypes import JOB_TYPES
-from manyhands.shared.settings import ApiSettings, BatchSettings, CrawlSettings, FaktorySettings
+from manyhands.shared.settings import (
+    AllowSettings,
+    ApiSettings,
+    BatchSettings,
+    CrawlSettings,
+    FaktorySettings,
+)
 
 
 def document(**settings: Any) -> dict[str, Any]:
@@ -23,6 +29,7 @@ def document(**settings: Any) -> dict[str, Any]:
         BatchSettings(),
         FaktorySettings(),
         CrawlSettings(),
+        AllowSettings(),
         run_directory=Path(),
     )
     schema: dict[str, Any] = service._app.openapi()

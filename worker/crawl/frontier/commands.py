@@ -19,7 +19,7 @@ from manyhands.worker.crawl.crawl_files import SharedExclusions
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.allowance import Allowance
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
-from manyhands.worker.crawl.frontier.working_set import WorkingSet
+from manyhands.worker.crawl.frontier.working_set import WorkingSet, give_back
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leasing import Leasing
 from manyhands.worker.crawl.shards.owned import OwnedShard
@@ -204,9 +204,11 @@ class OperatorCommands:
 
     async def _purge(self, number: int) -> None:
         for purge in await self._control.ask(lambda control: control.purges(number)):
-            is_all = False
-            while not is_all:
-                is_all = not self._working_set.give_back(number, purge.crawl, purge.domain)
+            may_come = True
+            while may_come:
+                if (shard := self._shards.get(number)) is None:
+                    return
+                may_come = give_back(self._working_set, shard, purge.crawl, purge.domain)
                 if not await self._repeat(number, partial(_purge_some, purge=purge)):
                     return
             await self._control.ask(lambda control, p=purge: control.purge_done(p.id))  # type: ignore[misc]

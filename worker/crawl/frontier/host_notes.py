@@ -5,7 +5,7 @@ The stores' times are on the store's clock, those in memory on the loop's.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import ClaimedUrl
@@ -100,3 +100,11 @@ class HostNotes:
         """To the store, as they were."""
         for url in urls:
             self._settling.settle(shard, url.put_back())
+
+    def give_back_unless(self, origin: Origin, may_stay: Callable[[int, str], bool]) -> None:
+        """Those of its URLs that may not stay, by their crawl and the domain."""
+        name = origin.domain.name
+        back = [url for url in origin.urls if not may_stay(url.crawl, name)]
+        for url in back:
+            origin.urls.remove(url)
+        self.give_back(origin.domain.shard, back)

@@ -14,7 +14,7 @@ from math import inf
 
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import ClaimedUrl, NewUrl, StoredDomain
+from manyhands.shared.crawl.store.model import NewUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.frontier.hopeless import HopelessOrigins
@@ -77,7 +77,7 @@ class WorkingSet:
     ) -> None:
         self._store = store
         self._crawls = crawls
-        self._notes = notes
+        self.notes = notes
         self._tasks = tasks
         self._store_failed = store_failed
         self._wake = wakeup.wake
@@ -108,7 +108,7 @@ class WorkingSet:
             await asyncio.sleep(LEAVE_LOOK_S)
         domains = list(hosts.domains.values())
         kept = [
-            (domain.id, self._notes.store_time(domain.lasting_next_at), domain.delay_s)
+            (domain.id, self.notes.store_time(domain.lasting_next_at), domain.delay_s)
             for domain in domains
         ]
         claimed = [
@@ -180,7 +180,7 @@ class WorkingSet:
     async def load_one(self, shard: OwnedShard, name: str) -> bool:
         """Load those origins of a domain that are not in memory. Returns whether they have
         anything to fetch."""
-        domain, running = _domain_in(self.hosts_of(shard), name), self._crawls.running
+        domain, running = self._domain(shard, name), self._crawls.running
         if domain is None or not running.at(name):
             return False
         call = partial(
@@ -198,14 +198,14 @@ class WorkingSet:
             return False
         if loaded is None:
             return False
-        if _domain_in(self.hosts_of(shard), name) is not None:
+        if self._domain(shard, name) is not None:
             self._take_in(shard, loaded)
             self._wake()
             return any(claims.urls for claims in loaded.claims.values())
         # Given up meanwhile.
         for claims in loaded.claims.values():
-            self._notes.give_back(shard, claims.urls)
-        self._notes.put_domain(domain, 0.0)
+            self.notes.give_back(shard, claims.urls)
+        self.notes.put_domain(domain, 0.0)
         return False
 
     def told_new(self, number: int, urls: Sequence[NewUrl]) -> None:
@@ -247,7 +247,7 @@ class WorkingSet:
         """Crawls have stopped, perhaps, and for these domains there are other rules. URLs that may
         not be fetched any more go back to the stores; others may come from there again."""
         for origin in list(self.origins):
-            _give_back_held(origin, self._notes, self._crawls)
+            self.notes.give_back_unless(origin, self._crawls.may_fetch)
         changed = [
             hosts.domains[name]
             for name in domains
@@ -258,18 +258,6 @@ class WorkingSet:
             self.schedule.retime(domain)
             self._tasks.spawn(self.load_one(domain.shard, domain.name))
         self._wake()
-
-    def give_back(self, number: int, crawl: int, name: str) -> bool:
-        """The URLs of a crawl in a domain, which wait here, go back to the shard's store. Whether
-        more of them may be on their way from there."""
-        hosts = self._shards.get(number)
-        if hosts is None:
-            return False
-        domain = hosts.domains.get(name)
-        origins = [] if domain is None else list(domain.origins.values())
-        for origin in origins:
-            _split(origin, self._notes, lambda url: url.crawl != crawl)
-        return hosts.is_loading or any(origin.is_claiming for origin in origins)
 
     # Turns
 
@@ -284,8 +272,8 @@ class WorkingSet:
             delay = pace()
             domain.pace, domain.ended_at = pace, now
             domain.next_at = max(domain.next_at, now + delay.seconds)
-            self._notes.keep_delay(domain, delay.lasting_s)
-            self._notes.keep_time(domain)
+            self.notes.keep_delay(domain, delay.lasting_s)
+            self.notes.keep_time(domain)
             self.schedule.release(request, domain.next_at, now)
         if not origin.urls:
             self.schedule.remove(origin)
@@ -299,10 +287,10 @@ class WorkingSet:
     def put_off(self, origin: Origin, until: float) -> None:
         """Request nothing from the origin until then (the store's clock), and store that. Crawls
         with less patience give the origin up later, see `hopeless`."""
-        self._notes.keep(origin, until)
+        self.notes.keep(origin, until)
         if origin in self.origins:
             # Its URLs wait in the store, where the API can see them.
-            self._notes.give_back(origin.domain.shard, origin.urls)
+            self.notes.give_back(origin.domain.shard, origin.urls)
             origin.urls.clear()
             self._drop_origin(origin, until)
 
@@ -320,10 +308,10 @@ class WorkingSet:
         domain = origin.domain
         origin.urls.extend(claims.urls)
         # Since they were asked for, there may be a rule against them.
-        _give_back_held(origin, self._notes, self._crawls)
+        self.notes.give_back_unless(origin, self._crawls.may_fetch)
         if not origin.urls and claims.due_at is not None:
             ready_at = max(ready_at, claims.due_at)
-        at = self._notes.loop_time(max(ready_at, origin.state.blocked_until))
+        at = self.notes.loop_time(max(ready_at, origin.state.blocked_until))
         # Added anew: an origin already here would keep a later time, and its URLs may be newer.
         self.schedule.remove(origin)
         self.schedule.add(origin, at)
@@ -345,7 +333,7 @@ class WorkingSet:
             origin.is_claiming = False
         if origin not in self.origins:
             # Given up meanwhile.
-            self._notes.give_back(shard, claims.urls)
+            self.notes.give_back(shard, claims.urls)
         elif origin.has_news and not (claims.urls or origin.urls):
             self.refill(origin)
         elif claims.urls or origin.urls or _is_soon(claims.due_at):
@@ -355,6 +343,10 @@ class WorkingSet:
             # Otherwise the request in flight may bring more; its end checks again.
             self._drop_origin(origin, claims.due_at)
 
+    def _domain(self, shard: OwnedShard, name: str) -> Domain | None:
+        hosts = self.hosts_of(shard)
+        return None if hosts is None else hosts.domains.get(name)
+
     def _take_in(self, shard: OwnedShard, loaded: LoadedDomain) -> None:
         hosts, stored = self.hosts_of(shard), loaded.domain
         if hosts is None:
@@ -362,7 +354,7 @@ class WorkingSet:
         domain = hosts.domains.get(stored.name)
         if domain is None:
             domain = hosts.domains[stored.name] = _new_domain(
-                shard, stored, self._notes, self._crawls
+                shard, stored, self.notes, self._crawls
             )
         for each in stored.origins:
             claims = loaded.claims.get(each.id)
@@ -370,7 +362,7 @@ class WorkingSet:
                 continue
             if not (claims.urls or _is_soon(claims.due_at)):
                 if claims.due_at is not None:
-                    domain.look_by(self._notes.loop_time(claims.due_at))
+                    domain.look_by(self.notes.loop_time(claims.due_at))
                 continue
             origin = domain.origins.get(each.origin)
             if origin is None:
@@ -387,7 +379,7 @@ class WorkingSet:
         domain.origins.pop(origin.name, None)
         self.schedule.remove(origin)
         if due_at is not None:
-            domain.look_by(self._notes.loop_time(due_at))
+            domain.look_by(self.notes.loop_time(due_at))
         self._release_if_empty(domain, due_at or 0.0)
 
     def _release_if_empty(self, domain: Domain, due_at: float) -> None:
@@ -399,7 +391,7 @@ class WorkingSet:
         del hosts.domains[domain.name]
         self.schedule.drop(domain)
         # Other hosts of it may get URLs before then.
-        self._notes.put_domain(domain, min(due_at, clock.now() + SOON_S))
+        self.notes.put_domain(domain, min(due_at, clock.now() + SOON_S))
 
     def _drop_from_memory(self, hosts: ShardHosts) -> None:
         for domain in hosts.domains.values():
@@ -418,8 +410,17 @@ def _is_soon(due_at: float | None) -> bool:
     return due_at is not None and due_at - clock.now() <= SOON_S
 
 
-def _domain_in(hosts: ShardHosts | None, name: str) -> Domain | None:
-    return None if hosts is None else hosts.domains.get(name)
+def give_back(working_set: WorkingSet, shard: OwnedShard, crawl: int, name: str) -> bool:
+    """The URLs of a crawl in a domain, which wait in memory, go back to the store. Whether more of
+    them may be on their way from there."""
+    hosts = working_set.hosts_of(shard)
+    if hosts is None:
+        return False
+    domain = hosts.domains.get(name)
+    origins = [] if domain is None else list(domain.origins.values())
+    for origin in origins:
+        working_set.notes.give_back_unless(origin, lambda other, _: other != crawl)
+    return hosts.is_loading or any(origin.is_claiming for origin in origins)
 
 
 def _new_domain(
@@ -430,16 +431,3 @@ def _new_domain(
     domain.pace = partial(crawls.pace_of_stored, stored.name, stored.delay_s)
     domain.next_at = domain.ended_at + domain.pace().seconds
     return domain
-
-
-def _give_back_held(origin: Origin, notes: HostNotes, crawls: LiveCrawls) -> None:
-    name = origin.domain.name
-    _split(origin, notes, lambda url: crawls.may_fetch(url.crawl, name))
-
-
-def _split(origin: Origin, notes: HostNotes, may_stay: Callable[[ClaimedUrl], bool]) -> None:
-    """The others go back to the store."""
-    back = [url for url in origin.urls if not may_stay(url)]
-    for url in back:
-        origin.urls.remove(url)
-    notes.give_back(origin.domain.shard, back)

@@ -16,6 +16,7 @@ from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.errors import StateAway
 from manyhands.shared.crawl.store.model import Crawl, NewCrawl, SeedFile
 from manyhands.shared.crawl.store.protocol import ControlStore
+from manyhands.shared.public_addresses import AddressRule
 
 SHARDS = 3
 WITHIN_S = 20
@@ -44,7 +45,7 @@ class Scene:
         return store
 
     async def reader(self, store: CrawlStore, files: Path | None = None) -> SeedFiles:
-        reader = SeedFiles(store, files or self.files)
+        reader = SeedFiles(store, files or self.files, AddressRule())
         self._opened.push_async_callback(reader.close)
         return reader
 

@@ -7,6 +7,7 @@ import pytest
 from manyhands.api.crawls import seed_lines
 from manyhands.api.crawls.seed_lines import MAX_LINE_BYTES, FileHasChanged, Part, SeedLines
 from manyhands.shared.crawl.store.model import SeedFile
+from manyhands.shared.public_addresses import AddressRule
 
 NOT_READ = SeedFile(1, "seeds.txt")
 
@@ -18,7 +19,7 @@ def path(tmp_path: Path) -> Path:
 
 def parts_of(path: Path, read: SeedFile = NOT_READ) -> list[Part]:
     """To its end."""
-    lines = SeedLines(path, read)
+    lines = SeedLines(path, read, AddressRule())
     parts = [lines.next_part()]
     while not parts[-1].is_end:
         parts.append(lines.next_part())
@@ -80,7 +81,7 @@ def test_whoever_comes_next_goes_on_where_the_last_one_stopped(path, monkeypatch
     path.write_text("".join(f"https://site{number}.example/\nx\n" for number in range(30)))
     read, urls = NOT_READ, []
     while not read.is_read:
-        lines = SeedLines(path, read)
+        lines = SeedLines(path, read, AddressRule())
         part = lines.next_part()
         lines.close()
         urls += urls_of([part])
@@ -95,20 +96,20 @@ def test_a_file_that_does_not_begin_with_what_was_read_is_not_gone_on_with(
 ):
     monkeypatch.setattr(seed_lines, "LINES_AT_ONCE", 1)
     path.write_text("https://a.example/\nhttps://b.example/\n")
-    lines = SeedLines(path, NOT_READ)
+    lines = SeedLines(path, NOT_READ, AddressRule())
     read = lines.next_part().added_to(NOT_READ, 1.0)
     assert not lines.has_changed()
     path.write_text(now_it_has)
     assert lines.has_changed()
     lines.close()
     with pytest.raises(FileHasChanged, match=r"1 lines were read"):
-        SeedLines(path, read)
+        SeedLines(path, read, AddressRule())
 
 
 def test_lines_that_were_added_since_are_read(path, monkeypatch):
     monkeypatch.setattr(seed_lines, "LINES_AT_ONCE", 1)
     path.write_text("https://a.example/\n")
-    lines = SeedLines(path, NOT_READ)
+    lines = SeedLines(path, NOT_READ, AddressRule())
     read = lines.next_part().added_to(NOT_READ, 1.0)
     lines.close()
     path.write_text("https://a.example/\nhttps://b.example/\n")
@@ -117,7 +118,7 @@ def test_lines_that_were_added_since_are_read(path, monkeypatch):
 
 def test_a_file_that_is_gone_is_said_to_have_changed(path):
     path.touch()
-    lines = SeedLines(path, NOT_READ)
+    lines = SeedLines(path, NOT_READ, AddressRule())
     path.unlink()
     assert lines.has_changed()
     lines.close()

@@ -45,7 +45,7 @@ from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.frontier.page_grants import PageGrants
 from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request
-from manyhands.worker.crawl.frontier.working_set import ShardHosts, WorkingSet
+from manyhands.worker.crawl.frontier.working_set import ShardHosts, WorkingSet, give_back
 from manyhands.worker.crawl.politeness.delays import Delay
 from manyhands.worker.crawl.politeness.robots import ALLOW_ALL, rules_of
 from manyhands.worker.crawl.shards.leases import LeaseGuard
@@ -755,7 +755,7 @@ async def test_urls_that_wait_in_memory_can_be_purged(bench: Bench) -> None:
     visit = await bench.begun()
     purged, may_come = 0, True
     while may_come:
-        may_come = bench.hosts.give_back(0, CRAWL, "site.example")
+        may_come = give_back(bench.hosts, bench.shard, CRAWL, "site.example")
         purged += await bench.store.change(0, lambda store: store.purge(CRAWL, "site.example", 9))
     await bench.fetch(visit)
     await bench.quiet()

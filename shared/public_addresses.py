@@ -56,6 +56,11 @@ SPECIAL_IPV6 = tuple(
 NAT64 = IPv6Network("64:ff9b::/96")
 
 
+# Names of this machine, whatever a resolver says.
+LOCALHOST = "localhost"
+LOOPBACK = "127.0.0.1"
+
+
 class AddressRule:
     """Says whether a fetch may connect to an address. State: the latest verdicts, because each
     address is judged more than once, and checking all networks takes a while."""
@@ -63,6 +68,12 @@ class AddressRule:
     def __init__(self, allowed: Sequence[Network] = ()) -> None:
         self._allowed = allowed
         self.allows = lru_cache(maxsize=ADDRESSES_REMEMBERED)(self._judge)
+
+    def may_allow(self, host: str) -> bool:
+        """False for a name of this machine unless its address is allowed; what other names mean is
+        not known before they are looked up."""
+        is_here = host == LOCALHOST or host.endswith(f".{LOCALHOST}")
+        return not is_here or self.allows(LOOPBACK)
 
     def _judge(self, text: str) -> bool:
         """`text` is an address from a resolver or a socket; anything else is refused."""

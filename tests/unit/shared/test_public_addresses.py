@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyhands.worker.net.addresses import SPECIAL_IPV4, AddressRule, is_public
+from manyhands.shared.public_addresses import SPECIAL_IPV4, AddressRule, is_public
 
 PUBLIC = [
     "1.1.1.1",
