@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check lint unit format test audit demo prove loadtest loadtest-pages bench-consumer bench-broker bench-ingest \
-	bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc lock clean
+	bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc image lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,13 @@ loadtest: setup ## Locust against API, broker and worker; ends with a ledger of 
 
 loadtest-pages: setup ## The same with pages to fetch, on two worker hosts that are killed; needs root
 	$(PY) -m loadtest pages $(ARGS)
+
+# A client without its daemon is no engine.
+ENGINE = $(shell docker info >/dev/null 2>&1 && echo docker || command -v podman)
+
+image: ## The image `manyhands`, by docker or podman, whichever works
+	@test -n "$(ENGINE)" || { echo "make image needs docker (with its daemon) or podman" >&2; exit 1; }
+	$(ENGINE) build --tag manyhands $(ARGS) .
 
 lock: $(VENV)/.installed ## Resolve the dependencies anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \

@@ -231,7 +231,7 @@ def _make_guard(settings: ApiSettings) -> Guard:
     keys = parse_keys(settings.keys.get_secret_value(), rate, now)
     anybody = Key(ANYBODY.name, ANYBODY.scopes, ANYBODY.digest, make_bucket(rate, now))
     host, _ = host_and_port(settings.bind)
-    return Guard(keys, host, anybody)
+    return Guard(keys, host, settings.hosts, anybody)
 
 
 def _make_app(

@@ -6,7 +6,7 @@ its own host name at 127.0.0.1, so the Host must then be a name of this machine.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,11 +89,18 @@ _READERS = {
 
 
 class Guard:
-    """State: the keys, and where the service listens."""
+    """State: the keys, where the service listens, and by which more names it is asked."""
 
-    def __init__(self, keys: Keys, bound_to: str, anybody: Key = ANYBODY) -> None:
+    def __init__(
+        self,
+        keys: Keys,
+        bound_to: str,
+        names: Collection[str] = (),
+        anybody: Key = ANYBODY,
+    ) -> None:
         self._keys = keys
         self._bound_to = bound_to
+        self._names = names
         self._anybody = anybody
 
     @property
@@ -124,9 +131,9 @@ class Guard:
 
     def _refuse_other_hosts(self, path: str, visit: RequestHeaders) -> None:
         # Figures are scraped under the service's own name.
-        if path != "/metrics" and not is_own_host(visit.host, self._bound_to):
+        if path != "/metrics" and not is_own_host(visit.host, self._bound_to, self._names):
             said = f"without API keys only localhost is served, not {visit.host[:100]!r}"
-            raise Problem(403, f"{said}: set API_KEYS")
+            raise Problem(403, f"{said}: set API_KEYS, or name it in API_HOSTS")
 
 
 def needed_scope(method: str, path: str) -> Scope:

@@ -5,6 +5,7 @@ is answered there (DNS rebinding). The browser says that name as the Host: so on
 machine are served.
 """
 
+from collections.abc import Collection
 from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -15,17 +16,25 @@ from manyhands.shared.settings.addresses import is_loopback
 MAX_HOST = 270
 
 
-def is_own_host(header: str, bound_to: str) -> bool:
-    """Whether a Host header names this machine, for a service that listens on `bound_to`."""
-    return len(header) <= MAX_HOST and _is_own(header, bound_to)
+def is_own_host(header: str, bound_to: str, names: Collection[str] = ()) -> bool:
+    """Whether a Host header names this machine, for a service that listens on `bound_to`, or is
+    one of the `names`, in lower case, that an operator gave it."""
+    if len(header) > MAX_HOST:
+        return False
+    host = _host_of(header)
+    return host in names or _is_own(host, bound_to)
 
 
 @lru_cache(maxsize=1024)
-def _is_own(header: str, bound_to: str) -> bool:
+def _host_of(header: str) -> str:
     try:
-        host = urlsplit(f"//{header}").hostname or ""
+        return urlsplit(f"//{header}").hostname or ""
     except ValueError:
-        return False
+        return ""
+
+
+@lru_cache(maxsize=1024)
+def _is_own(host: str, bound_to: str) -> bool:
     return is_loopback(host) or host == bound_to.lower() or _is_any_address(host, bound_to)
 
 

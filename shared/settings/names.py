@@ -21,12 +21,14 @@ PROVIDER_VARIABLE = "FAKTORY_PROVIDER"
 OF_OTHERS = frozenset(
     {
         "FAKTORY_ENV",
-        "FAKTORY_PASSWORD",
+        "FAKTORY_REPLICAS",
         "FAKTORY_SERVER_IP",
         "FAKTORY_SKIP_PASSWORD",
         "FAKTORY_WEB_USER",
         "MANYHANDS_API_RUN",
         "MANYHANDS_IMAGE",
+        "WORKER_CPUS",
+        "WORKER_MEMORY",
     }
 )
 # Kubernetes and Docker set these in every container when a service has the same name as ours.

@@ -17,11 +17,13 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
 
 from manyhands.shared.settings.addresses import host_and_port, is_loopback
+from manyhands.shared.settings.passwords import with_password
 from manyhands.shared.warc_places import ObjectAt, parse_prefix
 
 DEFAULT_FAKTORY_URL = "tcp://localhost:7419"
@@ -50,9 +52,16 @@ _BETWEEN_URLS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
 OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
 
 
+_HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 # Where the state of crawls is: a directory, or databases.
 StatePlaces = Annotated[tuple[str, ...], HoldsPassword()]
 _STATE_URL = re.compile(r"postgres(ql)?://.")
+
+
+def _password_of(info: ValidationInfo) -> str:
+    """Empty, too, if it was refused itself."""
+    password = info.data.get("password")
+    return password.get_secret_value() if isinstance(password, SecretStr) else ""
 
 
 def _listed(value: object, parse: Callable[[str], object]) -> object:
@@ -76,8 +85,13 @@ class Section(BaseModel):
 class FaktorySettings(Section):
     """Where the server is, and how many connections this service may open to it."""
 
+    # Before the URL, whose check asks for it.
+    password: SecretStr = Field(
+        default=SecretStr(""), description="becomes part of FAKTORY_URL, if that has none"
+    )
     url: Url = Field(
         default=DEFAULT_FAKTORY_URL,
+        validate_default=True,
         repr=False,
         description="tcp://:password@host:7419 or tcp+tls://…; FAKTORY_PROVIDER may name another "
         "variable that holds it",
@@ -97,6 +111,11 @@ class FaktorySettings(Section):
         description="HTTP address of our broker, for the API; empty: port 7420 of the host in "
         "FAKTORY_URL",
     )
+
+    @field_validator("url")
+    @classmethod
+    def _log_in(cls, value: str, info: ValidationInfo) -> str:
+        return with_password(value, _password_of(info))
 
 
 class WorkerSettings(Section):
@@ -212,6 +231,12 @@ class BrokerSettings(Section):
         return self
 
 
+def _host_name(text: str) -> str:
+    if not _HOST_NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is not the name of a host, without a port")
+    return text.lower()
+
+
 class ApiSettings(Section):
     """Where the API listens, whom it lets in, and how much it accepts at once."""
 
@@ -222,6 +247,11 @@ class ApiSettings(Section):
         description="name:scopes:sha256, separated by commas; required off loopback. `none`: no "
         "keys even off loopback, because something else guards it. Without keys, only requests "
         "whose Host names this machine are served",
+    )
+    hosts: tuple[str, ...] = Field(
+        default=(),
+        description="more names, separated by commas, by which this service is asked where there "
+        "are no keys, for example api-service inside a compose network",
     )
     rate_per_key: float = Field(
         default=0.0,
@@ -238,6 +268,11 @@ class ApiSettings(Section):
         default=1024 * 1024, ge=1024, description="longest line of NDJSON, in bytes"
     )
     log_level: str = LOG_LEVEL
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _listed(value, _host_name)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -373,6 +408,11 @@ class CrawlSettings(Section):
     shards: int = Field(
         default=64, ge=1, le=1024, description="queues that fetch jobs are spread over, by domain"
     )
+    # Before the state, whose check asks for it.
+    password: SecretStr = Field(
+        default=SecretStr(""),
+        description="becomes part of the URLs of CRAWL_STATE that have none",
+    )
     state: StatePlaces = Field(
         default=(),
         repr=False,
@@ -427,6 +467,11 @@ class CrawlSettings(Section):
         if len(places) > 1 and not any(are_urls):
             raise ValueError("one directory, not several")
         return places
+
+    @field_validator("state")
+    @classmethod
+    def _log_in(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        return tuple(with_password(place, _password_of(info)) for place in value)
 
 
 class SinksSettings(Section):

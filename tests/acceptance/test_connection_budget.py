@@ -31,14 +31,21 @@ async def test_three_services_of_eight_processes_hold_fewer_than_1800_connection
 ) -> None:
     """The budget is the service's, whatever its processes. They start at the same time, so none
     can take fewer because of the others."""
-    compose = services(WORKER, FAKTORY_PASSWORD="unused", FAKTORY_SERVER_IP="unused")
+    compose = services(WORKER, FAKTORY_SERVER_IP="unused")
     settings = compose["worker-service"].environment
     settings |= {
         "WORKER_HANDLERS": "tests.support.deployed_handlers",
         # They have one host here.
         "WORKER_HTTP_BIND": "127.0.0.1:0",
     }
-    del settings["FAKTORY_URL"], settings["SINKS"]
+    for name in (
+        "FAKTORY_URL",
+        "FAKTORY_PASSWORD_FILE",
+        "CRAWL_STATE",
+        "CRAWL_PASSWORD_FILE",
+        "SINKS",
+    ):
+        del settings[name]
     budget = int(settings["FAKTORY_CONNECTIONS"])
     with RawClient(faktory.url) as raw:
         before = connections(raw)

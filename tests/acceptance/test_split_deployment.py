@@ -17,6 +17,7 @@ from secrets import token_hex
 import httpx
 import pytest
 
+from devservers import PostgresServer
 from devservers.build import build
 from devservers.hosts import Network
 from devservers.processes import Child
@@ -60,9 +61,21 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture
-def contained(network: Network, tmp_path: Path) -> Iterator[Contained]:
-    names = {"localhost": "127.0.0.1", "faktory": network.address(SERVER_HOST)}
-    contained = Contained(network, tmp_path, names)
+def password() -> str:
+    return token_hex(32)
+
+
+@pytest.fixture
+def contained(network: Network, tmp_path: Path, password: str) -> Iterator[Contained]:
+    names = {
+        "localhost": "127.0.0.1",
+        "faktory": network.address(SERVER_HOST),
+        # What `extra_hosts` of the worker's file says.
+        "manyhands-server": network.address(Network.switch),
+    }
+    # The database of this test has its own, in its URL.
+    secrets = {"faktory-password": password, "postgres-password": "unused"}
+    contained = Contained(network, tmp_path, names, secrets)
     yield contained
     contained.stop_all()
 
@@ -100,9 +113,10 @@ class Deployment:
 
 
 async def start_server(
-    network: Network, contained: Contained, server: dict[str, Service], password: str
+    network: Network, contained: Contained, server: dict[str, Service], password: str, state: str
 ) -> RawClient:
-    """Faktory and the API as a compose file has them; a connection to Faktory."""
+    """Faktory and the API as a compose file has them; a connection to Faktory. Its `state` of
+    crawls, where the file has a PostgreSQL for it."""
     url = f"tcp://:{password}@127.0.0.1:7419"
     faktory = contained.start(server["faktory"], SERVER_HOST)
 
@@ -116,7 +130,9 @@ async def start_server(
 
     await eventually(greets, UP_WITHIN_S, "Faktory does not greet")
     api = server["api-service"]
-    await until_healthy(contained, [(api, SERVER_HOST, contained.start(api, SERVER_HOST))])
+    changes = {"CRAWL_STATE": state} if state else {}
+    child = contained.start(api, SERVER_HOST, **changes)
+    await until_healthy(contained, [(api, SERVER_HOST, child)])
     return network.on(SERVER_HOST, lambda: RawClient(url))
 
 
@@ -134,6 +150,13 @@ async def until_healthy(contained: Contained, started: list[tuple[Service, str, 
             return contained.is_healthy(service, host)
 
         await eventually(is_healthy, UP_WITHIN_S, f"{service.name} on {host} is not healthy")
+
+
+@pytest.fixture
+def state(network: Network) -> Iterator[str]:
+    """A PostgreSQL on the server host."""
+    with network.inside(SERVER_HOST), PostgresServer() as server:
+        yield server.url
 
 
 @pytest.fixture
@@ -265,16 +288,16 @@ async def test_two_worker_hosts_at_50_ms_do_every_job_that_the_api_took(
     network: Network,
     contained: Contained,
     ledger: Path,
+    password: str,
+    state: str,
     tmp_path: Path,
     record_property: Record,
 ) -> None:
-    password = token_hex(32)
     secret, entry = new_key("operator", "ingest+read")
-    variables = {"FAKTORY_PASSWORD": password, "API_KEYS": entry}
-    server = services(SERVER, **variables)
-    worker = services(WORKER, **variables, FAKTORY_SERVER_IP=network.address(Network.switch))
+    server = services(SERVER, API_KEYS=entry)
+    worker = services(WORKER, FAKTORY_SERVER_IP=network.address(Network.switch))
     rates: dict[int, list[float]] = {}
-    with await start_server(network, contained, server, password) as faktory:
+    with await start_server(network, contained, server, password, state) as faktory:
         url = f"http://{network.address(SERVER_HOST)}:3000"
         deployment = Deployment(
             network, contained, url, secret, faktory, ledger, LedgerTail(ledger)
@@ -323,7 +346,7 @@ async def test_all_in_one_answers_the_curl_of_the_guide(
     """`curl -X POST http://localhost:3000/jobs/add -d …`: no key, and the type of a form."""
     every = services(ALL_IN_ONE)
     worker = every["worker-service"]
-    with await start_server(network, contained, every, ""):
+    with await start_server(network, contained, every, "", ""):
         tail = LedgerTail(ledger)
         child = start_worker(contained, worker, SERVER_HOST, ledger)
         await until_healthy(contained, [(worker, SERVER_HOST, child)])

@@ -30,9 +30,9 @@ def web(locked):
 
 def health_paths() -> set[str]:
     """Of the compose files and of the pod's probes."""
-    variables = {"FAKTORY_PASSWORD": PASSWORD, "API_KEYS": "unused"}
     urls = [
-        services(path, **variables)["faktory"].health_command[-1] for path in (ALL_IN_ONE, SERVER)
+        services(path, API_KEYS="unused")["faktory"].health_command[-1]
+        for path in (ALL_IN_ONE, SERVER)
     ]
     container = workload("faktory").container
     probes = [container[name]["httpGet"]["path"] for name in ("readinessProbe", "livenessProbe")]

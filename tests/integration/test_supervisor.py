@@ -16,7 +16,6 @@ from devservers import BrokerServer
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.jobs import Job
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker, empty
-from tests.support.compose import WORKER, services
 from tests.support.ledger import Ledger
 from tests.support.service_pages import child_of, children_of, is_ready, read_status
 from tests.support.waiting import eventually, stays
@@ -25,9 +24,6 @@ from tests.support.worker_service import UP_WITHIN_S, is_running, start_service
 
 ON_FAKTORY = pytest.mark.parametrize("server", ["faktory_process"], indirect=True)
 START_METHODS = pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
-QUEUES_OF_SHIPPED_WORKERS = services(WORKER, FAKTORY_SERVER_IP="192.0.2.7", FAKTORY_PASSWORD="x")[
-    "worker-service"
-].environment["WORKER_QUEUES"]
 # An empty answer to a FETCH takes two.
 FETCHES_END_S = 3.0
 
@@ -704,7 +700,7 @@ async def test_a_stage_is_held_back_while_the_queue_that_it_fills_is_full(
 
 
 @ON_BOTH_SERVERS
-@pytest.mark.parametrize("queues", [QUEUES_OF_SHIPPED_WORKERS, "fetch.*,parse"])
+@pytest.mark.parametrize("queues", ["default:1,parse:1,fetch.*:1", "fetch.*,parse"])
 async def test_fetching_waits_for_the_parse_queue_of_the_same_processes(
     scene: Scene, queues: str
 ) -> None:

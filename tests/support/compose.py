@@ -14,6 +14,7 @@ ALL_IN_ONE = ROOT / "docker-compose.yml"
 SERVER = ROOT / "docker-compose.server.yml"
 WORKER = ROOT / "docker-compose.worker.yml"
 MONITORING = ROOT / "deploy" / "monitoring" / "compose.yml"
+STORAGE = ROOT / "deploy" / "storage" / "compose.yml"
 
 VARIABLE = re.compile(
     r"\$(?:(?P<dollar>\$)"
@@ -60,6 +61,21 @@ def variables_of(value: Any) -> set[str]:
     return set().union(*map(variables_of, value)) if isinstance(value, list) else set()
 
 
+def passed_on(content: Mapping[str, Any]) -> set[str]:
+    """The variables that a file hands to its services as they are, if they are set."""
+    return {
+        name
+        for service in content["services"].values()
+        for name, value in service.get("environment", {}).items()
+        if value is None
+    }
+
+
+def looked_at(content: Mapping[str, Any]) -> set[str]:
+    """All that a file takes from `.env` or from the shell."""
+    return variables_of(dict(content)) | passed_on(content)
+
+
 def read(path: Path) -> dict[str, Any]:
     """A compose file as it is written, with its anchors resolved."""
     content: dict[str, Any] = yaml.safe_load(path.read_text())
@@ -68,10 +84,11 @@ def read(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Service:
-    """One service of a file, with all variables replaced."""
+    """One service of a file, with all variables replaced. `variables` are those that are set."""
 
     name: str
     definition: Mapping[str, Any]
+    variables: Mapping[str, str]
 
     @property
     def command(self) -> list[str]:
@@ -85,7 +102,16 @@ class Service:
     @property
     def environment(self) -> dict[str, str]:
         given = self.definition.get("environment", {})
-        return {name: str(value) for name, value in given.items()}
+        found = {
+            name: self.variables.get(name) if value is None else str(value)
+            for name, value in given.items()
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def secrets(self) -> list[str]:
+        """The names of its files in /run/secrets."""
+        return list(self.definition.get("secrets", []))
 
     @property
     def health_command(self) -> list[str]:
@@ -122,7 +148,7 @@ class Service:
 def services(path: Path, **variables: str) -> dict[str, Service]:
     """The services of a file. Raises MissingVariable as `docker compose` would refuse it."""
     content = interpolate(read(path), variables)
-    return {name: Service(name, value) for name, value in content["services"].items()}
+    return {name: Service(name, value, variables) for name, value in content["services"].items()}
 
 
 def seconds(duration: str) -> float:

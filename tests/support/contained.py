@@ -18,6 +18,8 @@ from tests.support.compose import ROOT, Service
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # All named volumes are below; what else a machine has there, no service needs.
 VOLUMES = "/var/lib"
+RUN = "/run"
+SECRETS = f"{RUN}/secrets"
 # Directories are held here while something is mounted over where they are.
 HELD = f"{VOLUMES}/.held"
 # The one right that a container's user would not have: Python or this checkout may be somewhere
@@ -29,11 +31,21 @@ class Contained:
     """The services of a test, with a directory for their logs and for files that they may see.
     State: those that run."""
 
-    def __init__(self, network: Network, directory: Path, names: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        directory: Path,
+        names: Mapping[str, str],
+        secrets: Mapping[str, str],
+    ) -> None:
         """`names` is what Docker's name service would know: service → address."""
         self._network = network
         self._directory = directory
         self._running: list[Child] = []
+        self._secrets = directory / "secrets"
+        self._secrets.mkdir()
+        for name, secret in secrets.items():
+            (self._secrets / name).write_text(secret)
         self._hosts_file = directory / "hosts"
         self._hosts_file.write_text(
             "".join(f"{address} {name}\n" for name, address in names.items())
@@ -89,6 +101,11 @@ class Contained:
             yield f"mkdir -p {HELD}/{number}"
             yield f"mount --bind {quote(str(directory))} {HELD}/{number}"
         yield f"mount --bind {quote(str(self._hosts_file))} /etc/hosts"
+        if service.secrets:
+            yield f"mount -t tmpfs -o mode=755 tmpfs {RUN}"
+            yield f"mkdir -p {SECRETS}"
+        for name in service.secrets:
+            yield f"install -m 444 {quote(str(self._secrets / name))} {SECRETS}/{name}"
         for target in service.tmpfs:
             yield f"mount -t tmpfs -o mode=1777 tmpfs {target}"
         for number, directory in enumerate(seen):

@@ -33,6 +33,7 @@ def test_what_is_set_is_read(place):
         API_BIND="0.0.0.0:80",
         API_PROCESSES="4",
         API_KEYS=KEY,
+        API_HOSTS="Api-Service, api.internal",
         API_RATE_PER_KEY="12.5",
         API_ALLOW_UNKNOWN_TYPES="true",
         API_MAX_BODY_BYTES="2048",
@@ -48,6 +49,7 @@ def test_what_is_set_is_read(place):
     assert api.model_dump(exclude={"keys"}) == {
         "bind": "0.0.0.0:80",
         "processes": 4,
+        "hosts": ("api-service", "api.internal"),
         "rate_per_key": 12.5,
         "allow_unknown_types": True,
         "max_body_bytes": 2048,
@@ -55,6 +57,13 @@ def test_what_is_set_is_read(place):
         "log_level": "DEBUG",
     }
     assert batch.model_dump() == {"max_size": 7, "max_delay_ms": 1.5, "auto_enabled": False}
+
+
+@pytest.mark.parametrize("name", ["api-service:3000", "http://api-service", "a b", "*"])
+def test_what_is_no_name_of_a_host_is_refused(place, name):
+    place.environment(API_HOSTS=name)
+    with pytest.raises(ConfigError, match=r"^API_HOSTS: .* is not the name of a host"):
+        load(place)
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1:3000", "localhost:0", "[::1]:3000", "127.9.9.9:1"])

@@ -17,8 +17,8 @@ def locked(scopes: str = "ingest+read+admin") -> tuple[Guard, bytes]:
     return Guard(parse_keys(entry, 0.0, 0.0), "127.0.0.1"), secret.encode()
 
 
-def unlocked() -> Guard:
-    return Guard(Keys([]), "127.0.0.1")
+def unlocked(*names: str) -> Guard:
+    return Guard(Keys([]), "127.0.0.1", names)
 
 
 def request(path: str = "/jobs/add", method: str = "POST") -> dict[str, Any]:
@@ -157,6 +157,12 @@ def test_without_keys_only_names_of_this_machine_are_served(host, is_let_in):
         problem = refused(unlocked(), visit)
         assert (problem.status, "API_KEYS" in problem.detail) == (403, True)
         assert problem.body()
+
+
+def test_without_keys_the_names_that_an_operator_gave_are_served_too():
+    visit = RequestHeaders(host="api-service:3000")
+    assert unlocked("api-service").admit(request(), visit).scopes == frozenset(Scope)
+    assert "API_HOSTS" in refused(unlocked("another"), visit).detail
 
 
 def test_with_keys_the_service_answers_to_any_name():

@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tomllib
 from importlib.metadata import packages_distributions
 
 import pytest
@@ -53,8 +54,28 @@ def pins(text: str) -> dict[str, str]:
 
 
 def test_both_stages_are_the_same_plain_python():
-    bases = [line.split()[0] for line in instructions("FROM")]
-    assert bases == ["python:3.11.13-slim-bookworm"] * 2
+    assert [line.split()[0] for line in instructions("FROM")] == ["${BASE}"] * 2
+    (default,) = instructions("ARG")
+    name, _, digest = default.removeprefix("BASE=").partition("@")
+    assert name == "python:3.11.13-slim-bookworm"
+    assert re.fullmatch(r"sha256:[0-9a-f]{64}", digest)
+
+
+def test_its_labels_say_what_it_is():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (text,) = instructions("LABEL")
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\S+?)="(.*?)"', text))
+    wanted = {
+        "title": project["name"],
+        "description": project["description"],
+        "version": project["version"],
+        "licenses": project["license"],
+    }
+    assert labels.items() >= wanted.items()
+
+
+def test_it_lists_its_packages():
+    assert any("sbom.py /tmp/runtime.lock > /opt/venv/" in line for line in instructions("RUN"))
 
 
 def test_the_user_is_the_one_that_the_compose_files_name():

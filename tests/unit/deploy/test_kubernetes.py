@@ -30,7 +30,11 @@ from tests.support.manifests import (
     workloads,
 )
 from tests.unit.deploy.known_variables import known_to
-from tests.unit.deploy.test_compose_files import SECRETS, assert_back_pressure
+from tests.unit.deploy.test_compose_files import (
+    SECRETS,
+    assert_crawls_under_back_pressure,
+    stages_of,
+)
 
 KEDA_SCHEMA = json.loads(Path(__file__).with_name("keda.schema.json").read_text())
 # The oldest that should work, and what the schemas of today know.
@@ -163,12 +167,13 @@ def test_a_pod_is_what_compose_runs(one):
     assert one.pod["terminationGracePeriodSeconds"] == service.stop_grace_s
     # Addresses and secrets differ; what both set as a plain value is the same.
     both = set(one.environment) & set(service.environment) - {"FAKTORY_URL"}
+    files = {name for name in service.environment if name.endswith("_FILE")}
     assert {name: one.environment[name] for name in both} == {
         name: service.environment[name] for name in both
     }
     assert both
     named = {entry["name"] for entry in one.container["env"]}
-    assert set(service.environment) - named <= {"API_PROCESSES"}
+    assert set(service.environment) - named - files == set()
 
 
 @each_workload
@@ -191,8 +196,17 @@ def test_the_worker_is_given_longer_to_stop_than_it_takes():
     assert worker.pod["terminationGracePeriodSeconds"] >= timeout + 10
 
 
-def test_the_worker_slows_fetching_while_pages_wait_to_be_parsed():
-    assert_back_pressure(workload("worker-service").environment["WORKER_QUEUES"])
+def test_the_worker_crawls_and_slows_fetching_while_pages_wait_to_be_parsed():
+    handlers = workload("worker-service").environment["WORKER_HANDLERS"]
+    assert_crawls_under_back_pressure(stages_of(WorkerSettings(handlers=handlers)))
+
+
+def test_the_api_and_the_workers_have_one_state_of_crawls():
+    references = {
+        name: {key for _, key in secret_references(workload(name).content)}
+        for name in ("api-service", "worker-service")
+    }
+    assert all("CRAWL_STATE" in keys for keys in references.values()), references
 
 
 @each_workload

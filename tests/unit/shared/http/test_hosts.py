@@ -38,3 +38,12 @@ def test_on_all_addresses_any_address_is_its_own_and_no_name():
     assert is_own_host("10.0.0.8:7421", "0.0.0.0")
     assert is_own_host("[fd00::7]:7421", "::")
     assert not is_own_host("worker-service:7421", "0.0.0.0")
+
+
+def test_a_name_that_an_operator_gave_it_is_its_own():
+    """Inside a compose network it is asked by the name of its service."""
+    names = ("api-service",)
+    assert is_own_host("api-service:3000", "0.0.0.0", names)
+    assert is_own_host("API-Service", "0.0.0.0", names)
+    assert not is_own_host("api-service.example.com:3000", "0.0.0.0", names)
+    assert not is_own_host("", "0.0.0.0", names)

@@ -153,7 +153,7 @@ def test_values_of_the_file_have_their_own_types(place):
 
 
 def test_dotenv_may_hold_what_is_not_ours(place):
-    place.dotenv("FAKTORY_PASSWORD=x\nFAKTORY_SERVER_IP=192.0.2.1\nMETRICS_API_KEY=k\nexport A=1\n")
+    place.dotenv("FAKTORY_ENV=x\nFAKTORY_SERVER_IP=192.0.2.1\nMETRICS_API_KEY=k\nexport A=1\n")
     assert place.load().origins == {}
 
 

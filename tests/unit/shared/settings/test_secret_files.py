@@ -18,6 +18,8 @@ def test_these_can_be_in_a_file():
     assert {variable_of(setting.file_key) for setting in settings if setting.has_file} == {
         "BROKER_PASSWORD_FILE",
         "API_KEYS_FILE",
+        "CRAWL_PASSWORD_FILE",
+        "FAKTORY_PASSWORD_FILE",
         "FAKTORY_URL_FILE",
         "FAKTORY_WEB_URL_FILE",
         "CRAWL_STATE_FILE",
@@ -82,6 +84,30 @@ def test_keys_and_url_can_be_in_files(place):
     settings = place.load().settings
     assert settings.api.keys.get_secret_value() == "ops:read:0"
     assert settings.faktory.url == f"tcp://:{SECRET}@h"
+
+
+def test_a_password_in_a_file_becomes_part_of_the_url(place):
+    place.file("faktory", "a/b@c\n")
+    place.file("state", SECRET)
+    place.environment(
+        FAKTORY_PASSWORD_FILE="faktory",
+        FAKTORY_URL="tcp://h:7419",
+        CRAWL_PASSWORD_FILE="state",
+        CRAWL_STATE="postgresql://u@a,b/x?sslmode=require,postgresql://u:other@c/x",
+    )
+    settings = place.load().settings
+    assert settings.faktory.url == "tcp://:a%2Fb%40c@h:7419"
+    assert settings.crawl.state == (
+        f"postgresql://u:{SECRET}@a,b/x?sslmode=require",
+        "postgresql://u:other@c/x",
+    )
+
+
+def test_a_password_reaches_the_url_that_nobody_gave(place):
+    place.environment(FAKTORY_PASSWORD=SECRET, CRAWL_PASSWORD=SECRET, CRAWL_STATE="directory")
+    settings = place.load().settings
+    assert settings.faktory.url == f"tcp://:{SECRET}@localhost:7419"
+    assert settings.crawl.state == ("directory",)
 
 
 def test_both_forms_in_one_layer_exclude_each_other(place):

@@ -7,7 +7,7 @@ import pytest
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.settings.names import OF_OTHERS, known_variables, wrong_variables
 from manyhands.shared.settings.sections import SECTIONS
-from tests.support.compose import ALL_IN_ONE, SERVER, WORKER, read, variables_of
+from tests.support.compose import ALL_IN_ONE, SERVER, WORKER, looked_at, read
 from tests.support.manifests import everything
 
 
@@ -111,7 +111,7 @@ def names_of_deployments() -> set[str]:
     names: set[str] = set()
     for path in (ALL_IN_ONE, SERVER, WORKER):
         content = read(path)
-        names |= variables_of(content)
+        names |= looked_at(content)
         for service in content["services"].values():
             names |= set(service.get("environment", {}))
     return names | set(
