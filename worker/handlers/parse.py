@@ -142,9 +142,10 @@ def _links_length(page: ParsedPage) -> int:
 
 
 def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
-    found = extract(page)
     # A page of no crawl has nothing but its record: without a place for it the job fails.
-    if found.record is not None and (page.crawl == NO_CRAWL or context.can_emit(PageRecord)):
+    is_recorded = page.crawl == NO_CRAWL or context.can_emit(PageRecord)
+    found = extract(page, is_recorded=is_recorded)
+    if found.record is not None:
         context.emit(found.record)
     if found.entries and context.can_emit(PlainRecord):
         for entries in found.entries:

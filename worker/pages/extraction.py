@@ -38,11 +38,12 @@ class ExtractedPage(NamedTuple):
     counts: tuple[tuple[str, int], ...] = ()
 
 
-def extract(page: FetchedPage) -> ExtractedPage:
-    """Raises nothing: a crawl counts its pages, and needs a result for each."""
+def extract(page: FetchedPage, *, is_recorded: bool = True) -> ExtractedPage:
+    """Raises nothing: a crawl counts its pages, and needs a result for each. Where records go
+    nowhere, none is made, which costs as much as all the rest."""
     try:
         if page.follows and not html.is_html(page.content_type):
-            return _extract_listing(page)
+            return _extract_listing(page, is_recorded=is_recorded)
         look = read(
             page.body,
             page.content_type,
@@ -60,11 +61,11 @@ def extract(page: FetchedPage) -> ExtractedPage:
     cuts = (*page.cuts, *said.cuts)
     if has_more and Cut.LINK_LIMIT not in cuts:
         cuts = (*cuts, Cut.LINK_LIMIT)
-    record, problem = _record(page, look, cuts, header)
+    record, problem = _record(page, look, cuts, header) if is_recorded else (None, "")
     return ExtractedPage(record, links, problem, cuts, page.depth)
 
 
-def _extract_listing(page: FetchedPage) -> ExtractedPage:
+def _extract_listing(page: FetchedPage, *, is_recorded: bool) -> ExtractedPage:
     """Of a feed or a sitemap. Raises BadBody or InvalidUrl."""
     pieces = documents.unpack(page.body)
     first = next(pieces, b"")
@@ -83,7 +84,7 @@ def _extract_listing(page: FetchedPage) -> ExtractedPage:
     is_followed = not (page.obeys_nofollow and header.nofollow)
     cuts = (*page.cuts, *listing.cuts)
     record, problem = None, ""
-    if kind is Source.FEEDS:
+    if kind is Source.FEEDS and is_recorded:
         record, problem = _record(page, Look(said, b""), cuts, header)
     return ExtractedPage(
         record=record,

@@ -27,7 +27,7 @@ class PostgresStore:
     # the shards do.
     writers = 3
     # A transaction is a dozen statements, whatever it changes.
-    gather_s = 0.03
+    gather_s = 0.05
     directory = None
     can_reshard = False
     what_to_do = ""
