@@ -109,7 +109,6 @@ class DiscoverySpec(Part):
     refresh: bool = Field(
         default=True, description='<meta http-equiv="refresh"> and the header Refresh'
     )
-
     feeds: bool = Field(default=True, description="the entries of RSS and Atom")
     sitemaps: Literal["none", "robots", "always"] = Field(
         default="robots",

@@ -51,10 +51,11 @@ def serve_honest_sources(site: LocalSite) -> set[str]:
         "<iframe src=/frame></iframe><a href=/picture.jpg>a page about a picture</a>"
     )
     pages = {"/": head, "/next": '<meta http-equiv=refresh content="0;url=/refreshed">'}
-    paths = ("/de", "/frame", "/picture.jpg", "/refreshed", "/entry", "/mapped", "/packed")
+    far = "/" + "far" * 100
+    paths = (far, "/de", "/frame", "/picture.jpg", "/refreshed", "/entry", "/mapped", "/packed")
     pages |= dict.fromkeys(paths, "a page")
     for path, text in pages.items():
-        site.answers[path] = answer(200, text.encode())
+        site.answers[path] = answer(200, text.encode(), Refresh=f"5; url={far}")
     feed = b"<feed><entry><link href='/entry'/></entry></feed>"
     site.answers["/feed"] = answer(200, feed, "application/atom+xml")
     site.answers["/robots.txt"] = answer(

@@ -18,7 +18,7 @@ import aiohappyeyeballs
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
-from manyhands.shared.urls import DEFAULT_PORTS, Url
+from manyhands.shared.urls import DEFAULT_PORTS, MAX_REFERENCE_LENGTH, Url
 from manyhands.worker.net.byte_budget import ByteBudget, Hold
 from manyhands.worker.net.dns import Dns
 from manyhands.worker.net.encodings import ACCEPTED
@@ -261,8 +261,14 @@ def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases, hold: 
         head=exchange.head,
         hold=hold,
         is_damaged=exchange.body.is_damaged,
-        refresh=exchange.text(b"refresh"),
+        refresh=_refresh(exchange),
         content_language=exchange.text(b"content-language"),
         last_modified=exchange.text(b"last-modified"),
         etag=exchange.text(b"etag"),
     )
+
+
+def _refresh(exchange: Exchange) -> str:
+    """It has a URL in it, and travels in a job."""
+    value = exchange.header(b"refresh") or ""
+    return value[:MAX_REFERENCE_LENGTH].encode("utf-8", "replace").decode()
