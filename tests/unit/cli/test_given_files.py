@@ -12,7 +12,11 @@ from manyhands.cli.seeds import UsageError
 SEEDS = b"https://a.example/\nhttps://b.example/\n"
 
 
-@pytest.mark.parametrize("packed", [SEEDS, gzip.compress(SEEDS), zstandard.compress(SEEDS)])
+@pytest.mark.parametrize(
+    "packed",
+    [SEEDS, gzip.compress(SEEDS, mtime=0), zstandard.compress(SEEDS)],
+    ids=["plain", "gzip", "zstd"],
+)
 def test_seeds_are_kept_unpacked_under_a_name_that_follows_from_them(
     tmp_path: Path, packed: bytes
 ) -> None:
@@ -33,8 +37,9 @@ def test_seeds_come_from_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     [
         (None, "No such file"),
         (b"", "is empty"),
-        (gzip.compress(SEEDS)[:20], "cut off"),
+        (gzip.compress(SEEDS, mtime=0)[:20], "cut off"),
     ],
+    ids=["missing", "empty", "cut off"],
 )
 def test_a_file_that_cannot_be_used_is_told(
     tmp_path: Path, content: bytes | None, said: str
@@ -48,6 +53,7 @@ def test_a_file_that_cannot_be_used_is_told(
 @pytest.mark.parametrize(
     ("rules", "said"),
     [(b"a.example\nno host\n", "line 2: not the name of a host"), (b"\xff\xfe", "not UTF-8")],
+    ids=["no rule", "no text"],
 )
 def test_a_line_that_is_no_rule_is_told(tmp_path: Path, rules: bytes, said: str) -> None:
     (tmp_path / "given").write_bytes(rules)
