@@ -90,6 +90,7 @@ class Owner:
         in_flight: ByteBudget,
         push: Push,
         sinks: Sinks,
+        ends_are_recorded: bool,
         set_queues: Callable[[Sequence[str]], None],
         set_fetch_queues: Callable[[Sequence[str]], None] | None,
     ) -> None:
@@ -187,6 +188,7 @@ class Owner:
             jobs=JobEnds(self.admission, push, fetch.truncate_bytes, fetch.max_redirects),
             retry_s=settings.retry_s,
             truncate_bytes=fetch.truncate_bytes,
+            ends_are_recorded=ends_are_recorded,
         )
         page_turns = PageTurns(
             self._slots,

@@ -165,6 +165,7 @@ class Bench:
             jobs=JobEnds(admission, self.outside.push, TRUNCATE_BYTES, max_redirects=5),
             retry_s=RETRY_S,
             truncate_bytes=TRUNCATE_BYTES,
+            ends_are_recorded=False,
         )
         self.page_turns = PageTurns(
             self.slots,
