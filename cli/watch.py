@@ -91,7 +91,9 @@ class Watch:
                 if snapshot is not None:
                     last = snapshot
                     self.display.show(snapshot, now)
-                    if snapshot.state.is_final:
+                    # A crawl does not wait for the records of what came to no page. Those that the
+                    # worker has taken are written before it ends.
+                    if snapshot.state.is_final and not snapshot.parse_backlog:
                         return snapshot
                     if stall.look(snapshot.movement, now):
                         await on_stall(snapshot)

@@ -8,7 +8,7 @@ says which job emitted it.
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyhands.shared.crawl.page_fields import VERSION
+from manyhands.shared.crawl.page_fields import VERSION, RecordKind
 
 # A crawl visits a URL once; a fetch repeated after a crash is the same visit.
 FIRST_VISIT = 1
@@ -41,9 +41,10 @@ class Capture:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PageRecord:
-    """What was found in a page: the fields of shared.crawl.page_fields, in that order, and None
-    where one was not chosen or the page has nothing. `links` are canonical URLs, each once: the
-    edges from `final_url`. `crawl`, `visit` and `depth` are None outside of crawls."""
+    """What was found in a page, or why there is none: the fields of shared.crawl.page_fields, in
+    that order, and None where one was not chosen or the page has nothing. `links` are canonical
+    URLs, each once: the edges from `final_url`. `crawl`, `visit` and `depth` are None outside of
+    crawls."""
 
     id: str
     url: str
@@ -60,6 +61,8 @@ class PageRecord:
     depth: int | None = None
     is_indexable: bool = True
     schema: int = VERSION
+    kind: str = RecordKind.PAGE
+    reason: str | None = None
     cuts: list[str] = field(default_factory=list)
     link_texts: list[str] | None = None
     link_rels: list[str] | None = None

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from manyhands.shared.crawl.arrival import Arrival
-from manyhands.shared.crawl.page_fields import DEFAULT_NAME
+from manyhands.shared.crawl.page_fields import DEFAULT_NAME, RecordKind
 from manyhands.shared.grouping import grouped
 from manyhands.shared.jobs import Job, check_queue_name
 from manyhands.shared.urls import shard_number
@@ -51,7 +51,8 @@ class FetchedPage(NamedTuple):
     worker.pages.bodies. `cuts` lists what was cut, and `is_truncated` says whether anything was,
     by us or before. `follows` are the sources of URLs besides links, names of
     shared.crawl.discovery. `fields` are chosen for its record, see shared.crawl.page_fields;
-    `arrival` is None if none of them asks for it."""
+    `arrival` is None if none of them asks for it. Of another `kind` than PAGE there is only a
+    record, with a `reason`, and no answer."""
 
     visit: str
     crawl: int
@@ -70,6 +71,8 @@ class FetchedPage(NamedTuple):
     refresh: str = ""
     fields: tuple[str, ...] = (DEFAULT_NAME,)
     arrival: Arrival | None = None
+    kind: str = RecordKind.PAGE
+    reason: str = ""
 
 
 class PagesMessage(Message):
@@ -133,9 +136,9 @@ def _plain(tuples: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _plain_page(page: FetchedPage) -> list[Any]:
-    if page.arrival is None:
-        return list(page)
-    return [*page[:-1], list(page.arrival)]
+    *plain, arrival, kind, reason = page
+    plain.append(None if arrival is None else list(arrival))
+    return plain if kind == RecordKind.PAGE else [*plain, kind, reason]
 
 
 def crawl_queue(tag: str, shard: int, shards: int) -> str:

@@ -7,7 +7,7 @@ Every change is a new VERSION. A field may be added, and nothing else: then old 
 new records, and old rows say by their own `schema` what they cannot have.
 """
 
-from enum import Enum, auto
+from enum import Enum, StrEnum, auto
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -31,6 +31,14 @@ class Kind(Enum):
     NAMES = auto()
     TEXTS = auto()
     JSON = auto()
+
+
+class RecordKind(StrEnum):
+    """PAGE was parsed, OTHER is an answer that is no HTML, FAILED is everything that is no page."""
+
+    PAGE = "page"
+    OTHER = "other"
+    FAILED = "failed"
 
 
 class PageField(NamedTuple):
@@ -64,6 +72,8 @@ FIELDS = (
     _first("depth", Kind.INTEGER, may_be_null=True),
     _first("is_indexable", Kind.BOOLEAN),
     PageField("schema", Kind.INTEGER, is_required=True),
+    PageField("kind", Kind.WORD, is_required=True),
+    PageField("reason", Kind.NAME),
     PageField("cuts", Kind.NAMES, is_required=True),
     PageField("link_texts", Kind.TEXTS, "link_texts"),
     PageField("link_rels", Kind.NAMES, "link_rels"),

@@ -103,6 +103,25 @@ def test_a_site_that_forbids_everything_is_named(odd_web, tmp_path):
 
 
 @pytest.mark.timeout(200)
+def test_what_is_no_page_has_a_record_that_says_why(odd_web, tmp_path):
+    perfect = odd_web.perfect_crawl().values()
+    page, missing = (
+        next(one.url for one in perfect if (one.ends, one.kind) == wanted)
+        for wanted in (("done", "page"), ("failed", "missing"))
+    )
+    command = ("crawl", page, missing, *CONTACT, "--delay", "0.1", "--within", "seeds")
+    more = ("--output", "pages.ndjson", "--fields", "title,text,size")
+    ended = run_cli(tmp_path, *command, *more, **odd_web.worker_settings)
+    assert ended.returncode == 0, ended.stderr
+    lines = (tmp_path / "pages.ndjson").read_bytes().splitlines()
+    found = {record["url"]: record for record in map(json.loads, lines)}
+    assert {url: found[url]["kind"] for url in found} == {page: "page", missing: "failed"}
+    assert (found[missing]["status"], found[missing]["reason"]) == (404, "http 404")
+    assert found[page]["text"] and found[page]["title"]
+    assert (found[page]["links"], found[page]["content_hash"]) == ([], None)
+
+
+@pytest.mark.timeout(200)
 async def test_up_takes_crawls_and_jobs_with_a_password_and_starts_again_what_dies(web, tmp_path):
     settings = FREE_PORTS | web.worker_settings | {"BROKER_PASSWORD": "a@b/c d"}
     bind = f"127.0.0.1:{free_port()}"

@@ -125,6 +125,8 @@ async def test_a_url_becomes_a_record(
         "depth": None,
         "is_indexable": True,
         "schema": VERSION,
+        "kind": "page",
+        "reason": None,
         "cuts": [],
         "link_texts": ["b", "c"],
         "link_rels": ["", ""],
@@ -154,6 +156,7 @@ async def test_a_missing_page_is_a_record_without_links(
     await settled(state, processed=2)
     (record,) = records(records_path)
     assert (record["status"], record["title"], record["links"]) == (404, None, [])
+    assert (record["kind"], record["reason"]) == ("failed", "http 404")
 
 
 @ON_THE_BROKER

@@ -12,7 +12,7 @@ from manyhands.worker.sinks.protocol import Sink
 # What a record has where nothing more was chosen than what the first schema had.
 LATER_FIELDS: dict[str, Any] = {
     field.name: None for field in FIELDS if field.since > FIRST_VERSION
-} | {"schema": VERSION, "cuts": []}
+} | {"schema": VERSION, "kind": "page", "cuts": []}
 STORE = "0123456789abcdef"
 MEGABYTE = 1024 * 1024
 POLL_S = 0.02
@@ -52,6 +52,7 @@ def full_page(number: int) -> PageRecord:
     return page(
         number,
         cuts=["parse_limit"],
+        reason="content type text/plain",
         link_texts=["one", "", "three"],
         link_rels=["", "nofollow", ""],
         redirects=["https://site.example/before"],

@@ -101,6 +101,7 @@ class Owner:
         in_flight: ByteBudget,
         push: Push,
         sinks: Sinks,
+        ends_are_recorded: bool,
         set_queues: Callable[[Sequence[str]], None],
         set_fetch_queues: Callable[[Sequence[str]], None] | None,
     ) -> None:
@@ -211,6 +212,7 @@ class Owner:
             ),
             retry_s=settings.retry_s,
             truncate_bytes=fetch.truncate_bytes,
+            ends_are_recorded=ends_are_recorded,
         )
         page_turns = PageTurns(
             self._slots,

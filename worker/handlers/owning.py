@@ -127,6 +127,8 @@ def make_owner(process: ProcessSetup, needs: StageNeeds) -> Owner:
         in_flight=process.page_budget,
         push=needs.push,
         sinks=needs.sinks,
+        # By the parse stage, which has the same settings.
+        ends_are_recorded=bool(settings.sinks.urls),
         set_queues=needs.set_queues,
         set_fetch_queues=needs.set_fetch_queues,
     )

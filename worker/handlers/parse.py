@@ -23,6 +23,7 @@ from manyhands.shared.crawl.messages import (
     pages_job,
     parsed_job,
 )
+from manyhands.shared.crawl.page_fields import RecordKind
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.grouping import grouped
 from manyhands.shared.jobs import Job
@@ -34,7 +35,7 @@ from manyhands.worker.pages.bodies import BadBody
 from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH, extract, read
 from manyhands.worker.pages.html import MAX_LINKS
 from manyhands.worker.pages.page_ids import page_id, parsed_id
-from manyhands.worker.pages.page_records import record_of
+from manyhands.worker.pages.page_records import outcome_of, record_of
 from manyhands.worker.records import PageRecord, PlainRecord
 
 _ARRIVAL = TypeAdapter(Arrival)
@@ -93,6 +94,7 @@ async def parse(
         look = read(body, content_type, final_url, MAX_LINKS)
     except (BadBody, InvalidUrl, ValidationError) as error:
         raise Dead(str(error)) from error
+    kind, reason = outcome_of(status, content_type)
     page = FetchedPage(
         visit=page_id(context.id),
         crawl=NO_CRAWL,
@@ -107,6 +109,8 @@ async def parse(
         fetched_at=fetched_at,
         body=body,
         arrival=arrived,
+        kind=kind,
+        reason=reason,
     )
     context.emit(record_of(page, look, (*(cuts or ()), *look.said.cuts), asked_url=url))
     match context.answer_to:
@@ -126,7 +130,9 @@ async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobCont
         return
     parsed = []
     for page in pages:
-        parsed.append(_parse_page(page, context))
+        found = _parse_page(page, context)
+        if page.kind == RecordKind.PAGE:
+            parsed.append(found)
         # Others have their turn between two pages.
         await asyncio.sleep(0)
     if answer_to == NO_ANSWER:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 
 from manyhands.shared.crawl.arrival import Arrival
+from manyhands.shared.crawl.spec import MAX_COUNT
 from manyhands.worker.net.fetcher import Answer
 
+# Of a size that anybody could mean.
+MAX_DIGITS = 16
 # Of a header among all of them.
 MAX_VALUE_LENGTH = 2000
 
@@ -25,6 +28,14 @@ def arrival_of(
         redirects=tuple(redirects),
         headers=headers_of(answer.head) if has_all_headers else (),
     )
+
+
+def announced_size(answer: Answer) -> int:
+    """Of a body that nobody wanted: as the server said, or as much as came."""
+    for name, value in headers_of(answer.head):
+        if name.lower() == "content-length" and value.isascii() and value.isdecimal():
+            return min(int(value[:MAX_DIGITS]), MAX_COUNT)
+    return answer.wire_bytes
 
 
 def headers_of(head: bytes) -> tuple[tuple[str, str], ...]:

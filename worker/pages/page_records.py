@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 from manyhands.shared.crawl.arrival import Arrival
 from manyhands.shared.crawl.cuts import RECORD_LIMIT
 from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
-from manyhands.shared.crawl.page_fields import chosen
+from manyhands.shared.crawl.page_fields import RecordKind, chosen
 from manyhands.worker.pages.contents import Contents, contents_of
-from manyhands.worker.pages.html import MAX_LINKS, Extract
+from manyhands.worker.pages.html import MAX_LINKS, Extract, is_html
 from manyhands.worker.records import FIRST_VISIT, PageRecord
 
 # What a page says of itself, and must not be kept of one that asks not to be indexed.
@@ -61,10 +61,21 @@ def record_of(
         visit=FIRST_VISIT if is_of_crawl else None,
         depth=page.depth if is_of_crawl else None,
         is_indexable=is_indexable,
+        kind=page.kind,
+        reason=page.reason or None,
         content_hash=_hash(look.body) if "content_hash" in wanted else None,
         **contents.values,
         **({} if page.arrival is None else _arrived(page.arrival, wanted)),
     )
+
+
+def outcome_of(status: int, content_type: str) -> tuple[RecordKind, str]:
+    """What the record of such an answer is, and why it is no page."""
+    if status >= 400:
+        return RecordKind.FAILED, f"http {status}"
+    if is_html(content_type):
+        return RecordKind.PAGE, ""
+    return RecordKind.OTHER, f"content type {content_type.partition(';')[0].strip().lower()}"
 
 
 def _arrived(arrival: Arrival, wanted: frozenset[str]) -> dict[str, Any]:

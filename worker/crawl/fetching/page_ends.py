@@ -17,6 +17,7 @@ from manyhands.worker.crawl.fetching.job_ends import JobEnds, capture
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_fetch import Fetched
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
+from manyhands.worker.crawl.fetching.recorded_ends import end_of, is_recorded
 from manyhands.worker.crawl.fetching.verdicts import Redirect, Verdict
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.host_notes import HostNotes
@@ -37,8 +38,8 @@ from manyhands.worker.sinks.sinks import Sinks
 
 @dataclass(slots=True, eq=False)
 class PageEnds:
-    """`retry_s` is the wait before a second attempt; at most `truncate_bytes` of a page are
-    parsed."""
+    """`retry_s` is the wait before a second attempt; at most `truncate_bytes` of a page are parsed.
+    `ends_are_recorded`: what comes to no page has a record, too."""
 
     admission: Admission
     notes: HostNotes
@@ -50,6 +51,7 @@ class PageEnds:
     jobs: JobEnds
     retry_s: float
     truncate_bytes: int
+    ends_are_recorded: bool
 
     def judge(self, origin: Origin, page: PageToFetch, fetched: Fetched) -> Verdict:
         state = origin.state
@@ -81,6 +83,8 @@ class PageEnds:
             _came_to_nothing(page.crawl)
         settled = verdict.settled
         answer = fetched.outcome
+        if settled is not None and self.ends_are_recorded and is_recorded(page.url, settled):
+            await self.pages.push(self._end(page, answer, settled), shard.number)
         if settled is None:
             assert isinstance(answer, Answer), "only an answer can be handed on"
             if verdict.redirect is not None and page.url.job:
@@ -126,6 +130,16 @@ class PageEnds:
         await self.pages.push(fetched, shard.number)
         return Settled(
             page.url.id, UrlState.PARSING, answer.status, size=size, attempts=page.url.attempts
+        )
+
+    def _end(self, page: PageToFetch, outcome: object, settled: Settled) -> FetchedPage:
+        return end_of(
+            page.url,
+            outcome if isinstance(outcome, Answer) else None,
+            settled,
+            visit=page_visit_id(self.control.tag, page.crawl.id, page.url.key.hex()),
+            fields=page.crawl.spec.records.fields,
+            fetched_at=rfc3339(utc_now()),
         )
 
     async def _archive(self, made: Capture) -> None:

@@ -75,6 +75,13 @@ async def test_a_page_without_a_body_is_a_record_without_title_and_links(context
     await parse(**arguments(status=404, body=pack(b"")), context=context)
     (record,) = context.records
     assert (record.status, record.title, record.links) == (404, None, [])
+    assert (record.kind, record.reason) == ("failed", "http 404")
+
+
+async def test_what_is_no_html_is_a_record_of_its_own_kind(context):
+    await parse(**arguments(content_type="Image/PNG; x=y", body=pack(b"")), context=context)
+    (record,) = context.records
+    assert (record.kind, record.reason) == ("other", "content type image/png")
 
 
 async def test_a_job_of_somebody_else_is_known_by_its_own_id():
@@ -177,6 +184,23 @@ async def test_a_record_with_fewer_links_than_the_page_says_so(context):
     (record,) = context.records
     assert (len(record.links), record.is_truncated) == (1_000, True)
     assert (len(page_of(context).links), list(page_of(context).cuts)) == (1_001, [])
+
+
+async def test_what_came_to_no_page_has_a_record_and_no_answer(context):
+    failed = of_crawl("", visit="visit-0001.failed", status=404, kind="failed", reason="http 404")
+    await parse_pages(QUEUE, [failed, of_crawl(visit="visit-0002")], context)
+    assert [(record.id, record.kind, record.reason) for record in context.records] == [
+        ("visit-0001.failed", "failed", "http 404"),
+        ("visit-0002", "page", None),
+    ]
+    assert page_of(context).links == [URL + "a"]
+
+
+async def test_nothing_but_ends_is_no_message_at_all(context):
+    failed = of_crawl("", status=0, content_type="", kind="failed", reason="connection refused")
+    await parse_pages(QUEUE, [failed], context)
+    (record,) = context.records
+    assert (record.status, record.reason, context.children) == (0, "connection refused", [])
 
 
 async def test_many_pages_have_a_record_each_and_one_message(context):

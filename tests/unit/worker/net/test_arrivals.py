@@ -1,6 +1,6 @@
 """How a page came, as its record says it."""
 
-from manyhands.worker.net.arrivals import arrival_of, headers_of
+from manyhands.worker.net.arrivals import announced_size, arrival_of, headers_of
 from manyhands.worker.net.fetcher import Answer, Phases
 
 
@@ -36,3 +36,11 @@ def test_all_headers_are_told_if_they_were_asked_for():
     made = arrival_of(answer_with(), has_all_headers=True)
     assert made.headers == (("Server", "x: y"), ("ETag", '"z"'), ("X-ä", "ÿ"))
     assert headers_of(b"") == ()
+
+
+def test_the_size_of_what_nobody_read_is_what_the_server_said():
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %b\r\n\r\n"
+    assert announced_size(answer_with(head=head % b"70000")) == 70000
+    assert announced_size(answer_with(head=head % b"\xb2")) == 3
+    assert announced_size(answer_with(head=head % (b"9" * 5000))) == 2**53 - 1
+    assert announced_size(answer_with()) == 3

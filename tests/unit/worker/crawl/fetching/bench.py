@@ -171,6 +171,7 @@ class Bench:
             ),
             retry_s=RETRY_S,
             truncate_bytes=TRUNCATE_BYTES,
+            ends_are_recorded=False,
         )
         self.page_turns = PageTurns(
             self.slots,

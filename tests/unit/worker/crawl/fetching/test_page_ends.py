@@ -2,13 +2,20 @@
 
 from pathlib import Path
 
+import pytest
+
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.spec import RecordSpec
 from manyhands.shared.crawl.states import UrlState
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_fetch import Fetched
 from manyhands.worker.crawl.frontier.schedule import Request
-from manyhands.worker.net.fetcher import Answer, FetchError, TemporaryFetchError
+from manyhands.worker.net.fetcher import (
+    Answer,
+    FetchError,
+    PermanentFetchError,
+    TemporaryFetchError,
+)
 from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
 from tests.unit.worker.crawl.fetching.bench import PAGE, RETRY_S, TRUNCATE_BYTES, Bench, bench_of
 from tests.unit.worker.crawl.politeness.answers import answer
@@ -116,6 +123,39 @@ async def test_for_links_alone_nothing_is_told(tmp_path: Path) -> None:
 
         [page] = bench.outside.pages
         assert (page.fields, page.arrival) == (("links",), None)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind", "reason"),
+    [
+        (PermanentFetchError("", reason="forbidden address"), "failed", "forbidden address"),
+        (answer(404, content_type="text/html"), "failed", "http 404"),
+        (answer(200, content_type="image/png"), "other", "content type image/png"),
+    ],
+)
+async def test_what_came_to_no_page_goes_to_the_parse_stage_for_its_record(
+    tmp_path: Path, outcome: Answer | FetchError, kind: str, reason: str
+) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.page_ends.ends_are_recorded = True
+        assert not await ended(bench, outcome)
+
+        [page] = bench.outside.pages
+        assert (page.kind, page.reason) == (kind, reason)
+        assert page.visit.endswith(f".1.{kind}")
+        assert (await bench.urls())[PAGE].state in (UrlState.FAILED, UrlState.SKIPPED)
+
+
+async def test_an_end_is_recorded_only_where_there_are_sinks_and_when_it_is_final(
+    tmp_path: Path,
+) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        assert not await ended(bench, answer(404))
+        assert bench.outside.pages == []
+    async with bench_of(tmp_path / "other", {}) as bench:
+        bench.page_ends.ends_are_recorded = True
+        assert await ended(bench, answer(500))
+        assert bench.outside.pages == []
 
 
 async def test_a_retry_is_queued_for_later_reckoned_from_the_end_of_the_fetch(
