@@ -13,7 +13,7 @@ import pytest
 from tests.proofs import ProofTable
 
 # Many of these wait for servers, not for the processor: more processes than cores.
-PROCESSES = "8"
+PROCESSES = "6"
 # Of a test that names none of its own: four times what unit tests have, for processes start in it.
 TIMEOUT_S = "120"
 # What `make prove` runs: all faults, and of the others those that have more to show at length.
