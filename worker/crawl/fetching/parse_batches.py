@@ -12,11 +12,8 @@ from manyhands.shared.crawl.messages import FetchedPage, PagesMessage, in_jobs, 
 from manyhands.shared.jobs import new_jid
 from manyhands.shared.jobtypes import PARSE_QUEUE
 from manyhands.shared.tasks import Tasks
+from manyhands.worker.crawl.fetching.gathering import Gathering
 from manyhands.worker.jobs.stage_services import Push
-
-GATHER_S = 0.02
-# Of one push, roughly: a broker takes lines of a few megabytes.
-MOST_BYTES = 4 * 1024 * 1024
 
 
 class _Waiting(NamedTuple):
@@ -32,35 +29,20 @@ class PagePusher:
     def __init__(self, push: Push, queue_of: Callable[[int], str], tasks: Tasks) -> None:
         self._loop = asyncio.get_running_loop()
         self._push = push
-        self._tasks = tasks
-        self.queue_of = queue_of
-        self._waiting: list[_Waiting] = []
-        self._bytes = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._queue_of = queue_of
+        self._gathering = Gathering(self._push_all, tasks)
 
     def push(self, page: FetchedPage, shard: int) -> "asyncio.Future[None]":
         """Done when the broker has it; repeated over lost connections until then."""
         future = self._loop.create_future()
-        self._waiting.append(_Waiting(page, shard, future))
-        self._bytes += len(page.body)
-        if self._bytes >= MOST_BYTES:
-            self._send()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(GATHER_S, self._send)
+        self._gathering.add(_Waiting(page, shard, future), len(page.body))
         return future
-
-    def _send(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting, self._bytes = self._waiting, [], 0
-        self._tasks.spawn(self._push_all(waiting))
 
     async def _push_all(self, waiting: list[_Waiting]) -> None:
         jobs = [
             pages_job(
                 PagesMessage.model_construct(
-                    answer_to=self.queue_of(together[0].shard),
+                    answer_to=self._queue_of(together[0].shard),
                     pages=[one.page for one in together],
                 ),
                 PARSE_QUEUE,
