@@ -7,11 +7,8 @@ from typing import NamedTuple
 
 from manyhands.shared.jobs import Job
 from manyhands.shared.tasks import Tasks
+from manyhands.worker.crawl.fetching.gathering import Gathering
 from manyhands.worker.jobs.stage_services import Push
-
-GATHER_S = 0.02
-# Of one push, roughly: a broker takes lines of a few megabytes.
-MOST_BYTES = 4 * 1024 * 1024
 
 
 class _Waiting(NamedTuple):
@@ -25,28 +22,13 @@ class GatheredPush:
     def __init__(self, push: Push, tasks: Tasks) -> None:
         self._loop = asyncio.get_running_loop()
         self._push = push
-        self._tasks = tasks
-        self._waiting: list[_Waiting] = []
-        self._bytes = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._gathering = Gathering(self._push_all, tasks)
 
     async def push(self, jobs: Sequence[Job]) -> None:
         """Return when the broker has them. Raises what is wrong with these, and not with others."""
         future = self._loop.create_future()
-        self._waiting.append(_Waiting(jobs, future))
-        self._bytes += sum(map(_size, jobs))
-        if self._bytes >= MOST_BYTES:
-            self._send()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(GATHER_S, self._send)
+        self._gathering.add(_Waiting(jobs, future), sum(map(_size, jobs)))
         await future
-
-    def _send(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting, self._bytes = self._waiting, [], 0
-        self._tasks.spawn(self._push_all(waiting))
 
     async def _push_all(self, waiting: Sequence[_Waiting]) -> None:
         try:

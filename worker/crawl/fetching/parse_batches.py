@@ -12,11 +12,8 @@ from manyhands.shared.crawl.messages import FetchedPage, PagesMessage, in_jobs, 
 from manyhands.shared.jobs import new_jid
 from manyhands.shared.jobtypes import PARSE_QUEUE
 from manyhands.shared.tasks import Tasks
+from manyhands.worker.crawl.fetching.gathering import Gathering
 from manyhands.worker.jobs.stage_services import Push
-
-GATHER_S = 0.02
-# Of one push, roughly: a broker takes lines of a few megabytes.
-MOST_BYTES = 4 * 1024 * 1024
 
 
 class _Waiting(NamedTuple):
@@ -26,48 +23,30 @@ class _Waiting(NamedTuple):
 
 
 class PagePusher:
-    """State: what waits for the next push, and since when each push is under way. `queue_of` gives
-    the queue of a shard; the answer goes to that of a job's first page, as all its pages have the
-    same owner."""
+    """State: what waits for the next push. `queue_of` gives the queue of a shard; the answer goes
+    to that of a job's first page, as all its pages have the same owner."""
 
     def __init__(self, push: Push, queue_of: Callable[[int], str], tasks: Tasks) -> None:
         self._loop = asyncio.get_running_loop()
         self._push = push
-        self._tasks = tasks
-        self.queue_of = queue_of
-        self._waiting: list[_Waiting] = []
-        self._bytes = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._pushing: dict[object, float] = {}
+        self._queue_of = queue_of
+        self._gathering = Gathering(self._push_all, tasks)
 
     def push(self, page: FetchedPage, shard: int) -> "asyncio.Future[None]":
         """Done when the broker has it; repeated over lost connections until then."""
         future = self._loop.create_future()
-        self._waiting.append(_Waiting(page, shard, future))
-        self._bytes += len(page.body)
-        if self._bytes >= MOST_BYTES:
-            self._send()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(GATHER_S, self._send)
+        self._gathering.add(_Waiting(page, shard, future), len(page.body))
         return future
 
     def waits_s(self) -> float:
         """How long the oldest push has waited for its answer."""
-        now = self._loop.time()
-        return now - min(self._pushing.values(), default=now)
-
-    def _send(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        waiting, self._waiting, self._bytes = self._waiting, [], 0
-        self._tasks.spawn(self._push_all(waiting))
+        return self._gathering.waits_s()
 
     async def _push_all(self, waiting: list[_Waiting]) -> None:
         jobs = [
             pages_job(
                 PagesMessage.model_construct(
-                    answer_to=self.queue_of(together[0].shard),
+                    answer_to=self._queue_of(together[0].shard),
                     pages=[one.page for one in together],
                 ),
                 PARSE_QUEUE,
@@ -75,8 +54,6 @@ class PagePusher:
             )
             for together in in_jobs(waiting, lambda one: len(one.page.body))
         ]
-        push = object()
-        self._pushing[push] = self._loop.time()
         try:
             await self._push(jobs)
         except Exception as error:
@@ -87,5 +64,3 @@ class PagePusher:
             for one in waiting:
                 if not one.pushed.done():
                     one.pushed.set_result(None)
-        finally:
-            del self._pushing[push]

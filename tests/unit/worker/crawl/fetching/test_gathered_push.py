@@ -8,7 +8,8 @@ import pytest
 from manyhands.shared.errors import ServerError
 from manyhands.shared.jobs import Job
 from manyhands.shared.tasks import Tasks
-from manyhands.worker.crawl.fetching.gathered_push import GATHER_S, MOST_BYTES, GatheredPush
+from manyhands.worker.crawl.fetching.gathered_push import GatheredPush
+from manyhands.worker.crawl.fetching.gathering import GATHER_S, MOST_BYTES
 from tests.support.virtual_time import run_in_virtual_time, turns
 
 

@@ -8,7 +8,8 @@ import pytest
 from manyhands.shared.crawl.messages import BYTES_OF_JOB, PAGES_OF_JOB, FetchedPage
 from manyhands.shared.jobs import Job
 from manyhands.shared.tasks import Tasks
-from manyhands.worker.crawl.fetching.parse_batches import MOST_BYTES, PagePusher
+from manyhands.worker.crawl.fetching.gathering import MOST_BYTES
+from manyhands.worker.crawl.fetching.parse_batches import PagePusher
 
 
 def page(number: int, size: int = 10) -> FetchedPage:
