@@ -15,8 +15,8 @@ MAX_ELEMENTS = 2000
 # Browsers obey one.
 MAX_REFRESHES = 10
 _PAGE_RELATIONS = frozenset({"next", "prev", "previous", "canonical"})
-# Known without a look at the words.
-_MOST_RELATIONS = frozenset({"stylesheet", "icon", "shortcut icon", "preload", "preconnect"})
+# What <link> mostly says, known without a look at the words.
+NO_PAGES = frozenset({None, "stylesheet", "icon", "shortcut icon", "preload", "preconnect"})
 # Seconds, a separator, perhaps `url=`, and the reference with or without quotes.
 _REFRESH = re.compile(
     r"""\s*+(?:\d[\d.]*+|\.\d++)\s*+(?:[;,]\s*+|(?<=\s))(?:url\s*+=\s*+)?+"""
@@ -50,10 +50,7 @@ def refresh_target(content: str) -> str | None:
 
 def _source_of(node: DOMNode) -> Source | None:
     """None for style sheets, icons and whatever else a page needs."""
-    rel = node.getattr("rel")
-    if rel is None or rel in _MOST_RELATIONS:
-        return None
-    relations = set(rel.lower().split())
+    relations = set((node.getattr("rel") or "").lower().split())
     if "nofollow" in relations:
         return None
     if not relations.isdisjoint(_PAGE_RELATIONS):

@@ -17,7 +17,12 @@ from manyhands.shared.urls import Links, Url, resolve_reference
 from manyhands.worker.crawl.politeness.robots import PRODUCT_TOKEN
 from manyhands.worker.pages.charset import decode
 from manyhands.worker.pages.contents import ParsedTree
-from manyhands.worker.pages.further_links import MAX_ELEMENTS, MAX_REFRESHES, references
+from manyhands.worker.pages.further_links import (
+    MAX_ELEMENTS,
+    MAX_REFRESHES,
+    NO_PAGES,
+    references,
+)
 from manyhands.worker.pages.html_guard import tamed
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 
@@ -108,7 +113,7 @@ def _cuts(*, is_nested: bool, has_more_links: bool) -> tuple[Cut, ...]:
 
 
 class _Nodes(NamedTuple):
-    """`further` are <link>, <iframe> and <frame>."""
+    """`further` are <iframe>, <frame>, and <link> that may name a page."""
 
     anchors: list[DOMNode]
     bases: list[DOMNode]
@@ -130,7 +135,12 @@ def _nodes(tree: HTMLTree, *, has_further: bool, has_frames: bool) -> _Nodes:
             metas.append(node)
         elif tag == "base":
             bases.append(node)
-        elif has_further and tag in _FURTHER and len(further) <= MAX_ELEMENTS:
+        elif (
+            has_further
+            and tag in _FURTHER
+            and len(further) <= MAX_ELEMENTS
+            and (tag != "link" or node.getattr("rel") not in NO_PAGES)
+        ):
             further.append(node)
     return nodes
 
