@@ -156,13 +156,5 @@ def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
     if found.entries and context.can_emit(PlainRecord):
         for entries in found.entries:
             context.emit(entries)
-    return ParsedPage(
-        page.crawl,
-        page.key,
-        page.url,
-        found.depth,
-        found.links,
-        found.problem,
-        found.cuts,
-        found.counts,
-    )
+    told = (found.depth, found.links, found.problem, found.cuts, found.counts)
+    return ParsedPage(page.crawl, page.key, page.url, *told)

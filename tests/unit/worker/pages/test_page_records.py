@@ -59,11 +59,21 @@ def test_links_alone_are_links_alone():
 def test_links_are_followed_even_if_they_are_not_recorded():
     page = FetchedPage(
         *("visit-0001", 3, "00ff" * 8, "http://www.example.com/dir/", 2, 200, "text/html"),
-        *("", True, False, "2026-11-16T12:00:00Z", pack(HTML), (), ("title",)),
+        *("", True, False, "2026-11-16T12:00:00Z", pack(HTML)),
+        fields=("title",),
     )
     found = extract(page)
     assert found.links == ["http://www.example.com/a"]
     assert found.record is not None and (found.record.links, found.record.title) == ([], "Home")
+
+
+def test_where_records_go_nowhere_none_is_made_and_links_are_followed():
+    page = FetchedPage(
+        *("visit-0001", 3, "00ff" * 8, "http://www.example.com/dir/", 2, 200, "text/html"),
+        *("", True, False, "2026-11-16T12:00:00Z", pack(HTML)),
+    )
+    found = extract(page, is_recorded=False)
+    assert (found.record, found.links) == (None, ["http://www.example.com/a"])
 
 
 def test_the_default_says_what_was_found_and_how_the_page_came():
@@ -99,7 +109,8 @@ def test_what_was_cut_is_named_in_the_record():
 def test_a_field_of_a_newer_release_costs_the_record_and_is_said():
     page = FetchedPage(
         *("visit-0001", 3, "00ff" * 8, "http://www.example.com/dir/", 2, 200, "text/html"),
-        *("", True, False, "2026-11-16T12:00:00Z", pack(HTML), (), ("hologram",)),
+        *("", True, False, "2026-11-16T12:00:00Z", pack(HTML)),
+        fields=("hologram",),
     )
     found = extract(page)
     assert found.record is None

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from manyhands.shared.crawl.arrival import Arrival
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.spec import RecordSpec
 from manyhands.shared.crawl.states import UrlState
@@ -112,7 +113,7 @@ async def test_the_parse_stage_is_told_how_a_page_came_if_its_crawl_wants_to_kno
 
         [page] = bench.outside.pages
         assert page.arrival is not None
-        assert (page.fields, page.arrival.size) == (("default",), 8)
+        assert (page.fields, Arrival(*page.arrival).size) == (("default",), 8)
 
 
 async def test_for_links_alone_nothing_is_told(tmp_path: Path) -> None:
