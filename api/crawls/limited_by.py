@@ -10,6 +10,7 @@ from manyhands.shared.crawl.store.model import (
     BROKER_WAIT_MS,
     PROCESSOR_PERCENT,
     SHARDS_AWAY,
+    SLOW_SINK,
     Crawl,
     DomainRule,
     Member,
@@ -40,12 +41,22 @@ class OwnerFigures:
     # The worst of all of them.
     broker_wait_ms: int = 0
     processor_percent: int = 0
+    # Of the processes beside those that crawl; empty: none is slow.
+    slow_sink: str = ""
+    sink_wait_ms: int = 0
 
 
 def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
     told = [member.figures for member in members if member.figures]
     if not told:
         return None
+    sinks = {
+        name.removeprefix(SLOW_SINK): figures[name]
+        for figures in told
+        for name in figures
+        if name.startswith(SLOW_SINK)
+    }
+    slow_sink = max(sinks, key=lambda name: sinks[name], default="")
 
     def total(name: str) -> int:
         return sum(figures.get(name, 0) for figures in told)
@@ -62,6 +73,8 @@ def figures_of(members: Sequence[Member]) -> OwnerFigures | None:
         shards_away=total(SHARDS_AWAY),
         broker_wait_ms=worst(BROKER_WAIT_MS),
         processor_percent=worst(PROCESSOR_PERCENT),
+        slow_sink=slow_sink,
+        sink_wait_ms=sinks.get(slow_sink, 0),
     )
 
 
@@ -242,6 +255,8 @@ def _nothing_queued(situation: Situation) -> str:
     counters = situation.counters
     if counters["claimed"]:
         return f"the last {counters['claimed']} URLs known are being fetched"
+    if counters["parsing"] and situation.figures is not None and situation.figures.slow_sink:
+        return _by_sink(situation.figures)
     if counters["parsing"]:
         return f"waiting for parse: {counters['parsing']} pages"
     if counters["outgoing"]:
@@ -250,6 +265,8 @@ def _nothing_queued(situation: Situation) -> str:
 
 
 def _by_figures(figures: OwnerFigures) -> str:
+    if figures.is_parse_behind and figures.slow_sink:
+        return _by_sink(figures)
     if figures.is_parse_behind:
         return "waiting for parse: fetching is held back until it has caught up"
     if figures.processor_percent >= BUSY_PERCENT:
@@ -262,3 +279,10 @@ def _by_figures(figures: OwnerFigures) -> str:
     if not figures.ready_domains:
         return f"politeness: {figures.waiting_domains} domains, all waiting for their next time"
     return f"nothing: {figures.ready_domains} domains are ready, and slots are free"
+
+
+def _by_sink(figures: OwnerFigures) -> str:
+    waited_s = figures.sink_wait_ms / 1000
+    return (
+        f"sink {figures.slow_sink}: records have waited {waited_s:.0f} s for it, and pages for them"
+    )

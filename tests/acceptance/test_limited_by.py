@@ -102,6 +102,20 @@ async def test_a_parse_stage_that_is_behind(
     await told(crawls, crawl, "waiting for parse: fetching is held back")
 
 
+async def test_a_sink_that_takes_nothing(
+    broker_process: BrokerServer, start_worker: StartWorker, crawls: Crawls
+) -> None:
+    """A server that listens and says nothing."""
+    async with LocalSite() as server:
+        server.answers["*"] = never
+        crawl = crawls.start()
+        settings = crawls.settings(
+            "crawl:1x2 parse:1x4", SINKS=f"elasticsearch://127.0.0.1:{server.port}/pages"
+        )
+        start_worker(broker_process.url, **settings)
+        await told(crawls, crawl, "sink elasticsearch://127.0.0.1")
+
+
 async def test_a_broker_that_does_not_answer(
     start_worker: StartWorker, crawls: Crawls, sites: list[LocalSite]
 ) -> None:

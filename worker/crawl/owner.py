@@ -22,6 +22,7 @@ from manyhands.shared.crawl.store.model import (
     PROCESSOR_PERCENT,
     SHARDS_AWAY,
     LeaseLost,
+    slow_sink_figure,
 )
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.crawl.store.protocol import ShardStore
@@ -65,10 +66,12 @@ from manyhands.worker.crawl.wakeup import Wakeup
 from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.byte_budget import ByteBudget
 from manyhands.worker.net.fetcher import HopFetcher
-from manyhands.worker.service.link import Family
+from manyhands.worker.service.link import Family, SlowSink
 from manyhands.worker.sinks.sinks import Sinks
 
 LOAD_S = 0.25
+# Every second it is said that a sink is slow, while it is.
+SINK_NEWS_S = 5.0
 # What is said of the processor's share is of so long.
 BUSY_OVER_S = 5.0
 # Shards whose domains are loaded side by side, so that the way to the store does not add up. Each
@@ -112,6 +115,8 @@ class Owner:
         self._set_queues = set_queues
         self._set_fetch_queues = set_fetch_queues
         self._found_fetch_queues: set[str] = set()
+        self._slow_sink: SlowSink | None = None
+        self._told_of_sink_at = 0.0
         self._knows_layout = False
         self._closing = asyncio.Event()
         self._ended = asyncio.Event()
@@ -262,7 +267,9 @@ class Owner:
                 return
             self._knows_layout = True
             async with asyncio.TaskGroup() as tasks:
-                renewing = tasks.create_task(self._leasing.renew(self._state), name="crawl-renew")
+                renewing = tasks.create_task(
+                    self._leasing.renew(self._told_to_others), name="crawl-renew"
+                )
                 parts = [tasks.create_task(work) for work in self._parts()]
                 await self._closing.wait()
                 for part in parts:
@@ -326,6 +333,10 @@ class Owner:
     def set_pace(self, pace: float) -> None:
         self._slots.pace = pace
 
+    def told_slow_sink(self, sink: SlowSink | None) -> None:
+        self._slow_sink = sink
+        self._told_of_sink_at = time.monotonic()
+
     def found_fetch_queues(self, names: Sequence[str]) -> None:
         """Some may be of other numbers of shards: whoever leads takes their jobs, too."""
         if set(names) != self._found_fetch_queues:
@@ -347,6 +358,13 @@ class Owner:
             BROKER_WAIT_MS: round(self._pages.waits_s() * 1000),
             PROCESSOR_PERCENT: self._processor.percent(),
         }
+
+    def _told_to_others(self) -> dict[str, int]:
+        """What this member says of itself in the store."""
+        is_news = time.monotonic() - self._told_of_sink_at < SINK_NEWS_S
+        sink = self._slow_sink if is_news else None
+        told = {} if sink is None else {slow_sink_figure(sink.name): round(sink.wait_s * 1000)}
+        return self._state() | told
 
     def _wait_while_away(self, *, is_wanted: bool) -> None:
         for absence in self._absences:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from manyhands.shared.jobs import Job
 from manyhands.shared.settings import Settings
-from manyhands.worker.service.link import Family
+from manyhands.worker.service.link import Family, SlowSink
 from manyhands.worker.sinks.sinks import Sinks
 
 # Returns when the server has all of them.
@@ -25,6 +25,9 @@ class StageService(Protocol):
 
     def found_fetch_queues(self, names: Sequence[str]) -> None:
         """Queues of fetch jobs that have some, of whatever number of shards."""
+
+    def told_slow_sink(self, sink: SlowSink | None) -> None:
+        """The slowest sink of all processes beside this one, every second while it is slow."""
 
     async def stop_feeding(self) -> None:
         """Begin nothing new; return when nothing is under way. Handlers still run."""

@@ -275,6 +275,7 @@ class WorkerProcess:
         for stage, service in self._services.items():
             service.set_pace(stage.pace)
             service.found_fetch_queues(backlog.fetch_queues)
+            service.told_slow_sink(backlog.slow_sink)
 
     def _more_figures(self) -> list[Family]:
         told = [made for service in self._services.values() for made in service.families()]
@@ -406,6 +407,7 @@ class WorkerProcess:
             waits_for="; ".join(
                 filter(None, (service.waits_for() for service in self._services.values()))
             ),
+            slow_sink=self._sinks.slow_one(),
         )
 
     async def _tell_figures(self) -> None:

@@ -46,6 +46,13 @@ class Pushed(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
+class SlowSink(msgspec.Struct, frozen=True):
+    """How long the oldest record has waited for it."""
+
+    name: str
+    wait_s: float
+
+
 class Pulse(msgspec.Struct, frozen=True, tag=True):
     """Every second, and at once when the worker ids change.
 
@@ -67,6 +74,8 @@ class Pulse(msgspec.Struct, frozen=True, tag=True):
     is_out_of_files: bool = False
     # What is away that its stages cannot go on without; empty: nothing.
     waits_for: str = ""
+    # The slowest of its sinks, if any is slow.
+    slow_sink: SlowSink | None = None
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -98,11 +107,12 @@ class Figures(msgspec.Struct, frozen=True, tag=True):
 class Backlog(msgspec.Struct, frozen=True, tag=True):
     """From the supervisor, every second: jobs waiting by queue, and by stage how much of its cap
     it may use (1 is all, 0 is none), because what it feeds is full. `fetch_queues` are those that
-    have jobs, of whatever number of shards."""
+    have jobs, of whatever number of shards; `slow_sink` is the slowest of all children's."""
 
     queues: dict[str, int]
     paces: dict[str, float]
     fetch_queues: list[str] = []
+    slow_sink: SlowSink | None = None
 
 
 FromChild = Ready | Pulse | Figures

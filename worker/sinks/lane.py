@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.faktory.backoff import Backoff
@@ -51,8 +52,9 @@ class LaneFigures:
 
 
 class SinkLane:
-    """State: what waits, the last trouble with the sink, and whether we are about to stop. `turn`
-    is entered for each write: all lanes share one if they are to take turns."""
+    """State: what waits and what is being written, the last trouble with the sink, and whether we
+    are about to stop. `turn` is entered for each write: all lanes share one if they are to take
+    turns."""
 
     def __init__(
         self, sink: Sink, delay_s: float, turn: AbstractAsyncContextManager[object]
@@ -62,6 +64,7 @@ class SinkLane:
         self._delay_s = delay_s
         self._turn = turn
         self._waiting: deque[Entry] = deque()
+        self._writing: list[Entry] = []
         self._records = 0
         self._bytes = 0
         self._is_there_some = asyncio.Event()
@@ -79,6 +82,11 @@ class SinkLane:
         if self._stopping.is_set() or self._records >= BATCH_RECORDS or self._bytes >= BATCH_BYTES:
             self._is_batch_full.set()
 
+    def waits_s(self) -> float:
+        """How long its oldest record has waited."""
+        oldest = next(chain(self._writing, self._waiting), None)
+        return 0.0 if oldest is None else self._loop.time() - oldest.since
+
     def hurry(self) -> None:
         """We are about to stop: wait for no more records, and for no sink that is down."""
         self._stopping.set()
@@ -94,7 +102,11 @@ class SinkLane:
         while True:
             await self._is_there_some.wait()
             await self._gather()
-            await self._write(self._take())
+            self._writing = self._take()
+            try:
+                await self._write(self._writing)
+            finally:
+                self._writing = []
 
     async def _gather(self) -> None:
         """Until the oldest has waited long enough for others, or there are enough of them."""

@@ -20,13 +20,15 @@ from manyhands.worker.service.families import (
     of_histogram,
     single,
 )
-from manyhands.worker.service.link import Family, Sample
+from manyhands.worker.service.link import Family, Sample, SlowSink
 from manyhands.worker.sinks.lane import Entry, SinkLane
 from manyhands.worker.sinks.protocol import Sink, SinkDown
 
 # Of one process. A record is held once, however many sinks want it.
 MOST_PENDING_BYTES = 64 * 1024 * 1024
 MOST_PENDING_RECORDS = 20_000
+# Records wait a moment for others, and a write takes another.
+SLOW_S = 3.0
 
 PENDING = family("sink_pending_records", "gauge", "Records that not all of their sinks have")
 OLDEST = family(
@@ -117,6 +119,13 @@ class Sinks:
         for lane in sorted(entries, key=lambda lane: lane.figures.durations.mean, reverse=True):
             lane.add(entries[lane])
         return durable
+
+    def slow_one(self) -> SlowSink | None:
+        """The slowest, if any is slow."""
+        slowest = max(self._lanes, key=SinkLane.waits_s, default=None)
+        if slowest is None or slowest.waits_s() < SLOW_S:
+            return None
+        return SlowSink(slowest.sink.name, slowest.waits_s())
 
     def hurry(self) -> None:
         """We are about to stop: write what is here at once, and give up a sink that is down."""

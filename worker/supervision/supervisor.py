@@ -18,7 +18,12 @@ from manyhands.shared.settings import Settings
 from manyhands.worker.process.fork_safety import SIGNALS
 from manyhands.worker.service import exits
 from manyhands.worker.service.stages import Naming, naming_of_fetch_jobs
-from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
+from manyhands.worker.supervision.backlog import (
+    backlog_of,
+    mean_bytes_by_queue,
+    slowest_sink,
+    watched_queues,
+)
 from manyhands.worker.supervision.child_handle import ChildHandle
 from manyhands.worker.supervision.child_slot import ChildSlot, Service
 from manyhands.worker.supervision.claims import FetchQueues
@@ -305,10 +310,12 @@ class Supervisor:
         """How long the queues are, and how fast each stage may go."""
         children = self._children()
         sizes = self._server.sizes
+        turns = [child.turn for child in children if child.turn is not None]
+        slow_sink = slowest_sink(turns)
         self._paces, events = self._pressure.paces(
             {stage.name: stage.feeds for child in children for stage in child.stages},
             sizes,
-            mean_bytes_by_queue(child.turn for child in children if child.turn is not None),
+            mean_bytes_by_queue(turns),
         )
         for child in children:
             for stage in child.stages:
@@ -318,7 +325,12 @@ class Supervisor:
             self._tell_pressure(event)
         for child in children:
             message = backlog_of(
-                child.stages, sizes, self._paces, child.told_paces, self._server.fetch_queues
+                child.stages,
+                sizes,
+                self._paces,
+                child.told_paces,
+                self._server.fetch_queues,
+                slow_sink,
             )
             if message is not None:
                 child.tell(message)

@@ -339,6 +339,12 @@ SHARDS_AWAY = "shards_away"
 # And how long the broker has not answered, and how much of the time it has work.
 BROKER_WAIT_MS = "broker_wait_ms"
 PROCESSOR_PERCENT = "processor_percent"
+# And, if a sink is slow, how long its oldest record waits, ms: its name is behind this.
+SLOW_SINK = "slow_sink_ms "
+
+
+def slow_sink_figure(name: str) -> str:
+    return SLOW_SINK + name
 
 
 @dataclass(slots=True, frozen=True)

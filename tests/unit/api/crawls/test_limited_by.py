@@ -133,6 +133,15 @@ def test_what_a_stopping_crawl_waits_for(where, said):
             situation(replace(figures(), broker_wait_ms=1500)),
             "broker: it has not answered for 1.5 s",
         ),
+        (
+            situation(replace(figures(is_parse_behind=True), slow_sink="kafka", sink_wait_ms=7100)),
+            "sink kafka: records have waited 7 s",
+        ),
+        (situation(replace(figures(), slow_sink="kafka", sink_wait_ms=7100)), "5 domains are"),
+        (
+            situation(replace(figures(), slow_sink="kafka", sink_wait_ms=7100), parsing=9),
+            "sink kafka",
+        ),
         (situation(replace(figures(in_use=100), processor_percent=97)), "processor: a crawling"),
         (situation(figures(ready=0)), "politeness: 50 domains, all waiting"),
         (situation(figures()), "5 domains are ready"),

@@ -2,8 +2,13 @@
 
 import pytest
 
-from manyhands.worker.service.link import Backlog, Pulse, Pushed, StageReport
-from manyhands.worker.supervision.backlog import backlog_of, mean_bytes_by_queue, watched_queues
+from manyhands.worker.service.link import Backlog, Pulse, Pushed, SlowSink, StageReport
+from manyhands.worker.supervision.backlog import (
+    backlog_of,
+    mean_bytes_by_queue,
+    slowest_sink,
+    watched_queues,
+)
 
 FETCH = StageReport("fetch", ["fetch.0", "fetch.1"], 3, 500, "parse")
 PARSE = StageReport("parse", ["parse"], 1, 80, "")
@@ -38,6 +43,18 @@ def test_a_child_whose_stage_may_go_on_is_told_so_once():
     message = backlog_of([FETCH], SIZES, {"fetch": 1.0}, {"fetch": 0.5})
     assert message is not None
     assert backlog_of([FETCH], SIZES, {"fetch": 1.0}, message.paces) is None
+
+
+def test_a_child_is_told_of_the_slowest_sink_of_all():
+    quick, slow = (
+        Pulse([], True, False, 0, 0, 0.0, 0.0, [], slow_sink=SlowSink("kafka", wait_s))
+        for wait_s in (3.0, 9.0)
+    )
+    sink = slowest_sink([turn(), quick, slow])
+    assert sink == SlowSink("kafka", 9.0)
+    message = backlog_of([FETCH], SIZES, {}, {}, (), sink)
+    assert message is not None and message.slow_sink == sink
+    assert slowest_sink([turn()]) is None
 
 
 def turn(**pushed: Pushed) -> Pulse:
