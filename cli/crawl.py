@@ -86,10 +86,13 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
     console = for_people()
     has_seeds = bool(arguments.urls or arguments.seed_file)
     request = crawl_request(arguments) if has_seeds else None
-    check_output(arguments.output if has_seeds else None)
-    await _check_hosts(console, arguments.urls)
     place = Place(arguments.state.absolute())
-    if request is None and read_kept(place.directory) is None:
+    is_first = read_kept(place.directory) is None
+    if is_first:
+        # Else the same command may go on with what it wrote.
+        check_output(arguments.output)
+    await _check_hosts(console, arguments.urls)
+    if request is None and is_first:
         raise UsageError(f"no URL is given, and {arguments.state} has no crawl to resume")
     place.make()
     if request is not None:

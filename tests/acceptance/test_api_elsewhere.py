@@ -147,6 +147,12 @@ async def orders_are_carried_out(client: Client, crawling: Crawling) -> None:
         "PUT", "/crawls/{crawl}/domains/{domain}", crawl=crawl, domain=domain, json={"delay_s": 1e4}
     )
     assert rule["delay_s"] == 1e4
+    resumed = {"is_paused": False}
+    rule = client.ask("PATCH", "/domains/{domain}", domain=domain, json=resumed)
+    assert rule["delay_s"] == 3600
+    client.ask(
+        "PATCH", "/crawls/{crawl}/domains/{domain}", crawl=crawl, domain=domain, json=resumed
+    )
     lines = "".join(f"{seed}{number}\n" for number in range(50))
     client.ask("POST", "/crawls/{crawl}/seeds", "?last=true", crawl=crawl, content=lines)
 
@@ -157,6 +163,7 @@ async def orders_are_carried_out(client: Client, crawling: Crawling) -> None:
     await eventually(lambda: queued() > 40)
     waiting = client.ask("GET", "/domains")["domains"]
     assert [one["domain"] for one in waiting] == [domain]
+    client.ask("DELETE", "/domains/{domain}/queued", domain=domain)
     client.ask("DELETE", "/crawls/{crawl}/domains/{domain}/queued", crawl=crawl, domain=domain)
     await eventually(lambda: queued() == 0)
     client.ask("POST", "/crawls/{crawl}/cancel", crawl=crawl)

@@ -484,7 +484,7 @@ def test_one_that_has_ended_takes_no_orders(
     for order in orders:
         response = order()
         assert (response.status_code, response.json()["state"]) == (409, "limit_reached")
-    assert http.get(f"/crawls/{crawl}").json()["limited_by"] == "it has ended"
+    assert http.get(f"/crawls/{crawl}").json()["limited_by"] == "it has ended (limit: 1 page)"
 
 
 def test_orders_for_a_domain_reach_the_store(

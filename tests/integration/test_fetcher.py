@@ -11,6 +11,7 @@ import pytest
 import trustme
 
 from devservers.processes import Port
+from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.public_addresses import AddressRule
 from manyhands.shared.settings import FetchSettings
 from manyhands.worker.net.fetcher import Page, PermanentFetchError, TemporaryFetchError
@@ -95,7 +96,7 @@ async def test_a_page_is_fetched(site: LocalSite, fetch: Any) -> None:
     page = await fetch("/a?b=1#part")
     assert (page.url, page.final_url) == (site.url + "/a?b=1", site.url + "/a?b=1")
     assert (page.status, page.content_type) == (200, "text/html; charset=utf-8")
-    assert (page.body, page.is_truncated) == (b"<p>hello", False)
+    assert (page.body, page.cut) == (b"<p>hello", None)
     assert page.fetched_at.tzinfo is not None
 
 
@@ -288,21 +289,21 @@ async def test_a_long_body_is_cut_and_the_rest_is_left_unread(site: LocalSite, f
 
     site.answers["/"] = endless
     page = await fetch(max_bytes=5000)
-    assert (page.body, page.is_truncated) == (b"x" * 5000, True)
+    assert (page.body, page.cut) == (b"x" * 5000, Cut.FETCH_LIMIT)
     assert sent < 50_000_000
 
 
 async def test_a_gzipped_page_is_unpacked(site: LocalSite, fetch: Any) -> None:
     site.answers["/"] = answer(body=gzip.compress(b"<p>" * 1000), Content_Encoding="gzip")
     page = await fetch()
-    assert (page.body, page.is_truncated) == (b"<p>" * 1000, False)
+    assert (page.body, page.cut) == (b"<p>" * 1000, None)
 
 
 async def test_a_bomb_is_cut_like_any_long_page(site: LocalSite, fetch: Any) -> None:
     bomb = gzip.compress(bytes(20_000_000), 1)
     site.answers["/"] = answer(body=bomb, Content_Encoding="gzip")
     page = await fetch(max_bytes=10_000)
-    assert (len(page.body), page.is_truncated) == (10_000, True)
+    assert (len(page.body), page.cut) == (10_000, Cut.FETCH_LIMIT)
 
 
 async def test_an_encoding_that_was_not_asked_for_is_final(site: LocalSite, fetch: Any) -> None:

@@ -577,6 +577,7 @@ def test_a_shard_of_an_older_release_is_brought_up_to_date_and_keeps_its_urls(
         # With the index of the untold.
         connection.execute(f"ALTER TABLE {schema}.g1_s0000_urls DROP COLUMN job")
         connection.execute(f"DROP INDEX {schema}.g1_s0000_urls_ended_jobs")
+        connection.execute(f"DROP TABLE {schema}.g1_s0000_first_jobs")
         connection.execute(f"UPDATE {schema}.shards SET version = 1")
     shard = store.open_shard(1, 0, 2, NOW)
     job = urls_of("example.com", 1)[0]._replace(job="what it was")

@@ -211,7 +211,7 @@ class Owner:
             jobs=JobEnds(
                 self.admission,
                 GatheredPush(push, tasks).push,
-                self._answers_to,
+                self.queue_of,
                 fetch.truncate_bytes,
                 fetch.max_redirects,
             ),
@@ -325,10 +325,6 @@ class Owner:
     def queue_of(self, shard: int) -> str:
         """The queue whose jobs the owner of the shard reads."""
         return crawl_queue(self._control.tag, shard, self.admission.shards)
-
-    def _answers_to(self, shard: int) -> str:
-        """One queue for the pages of all its shards, so that their answers can come together."""
-        return self.queue_of(min({shard, *self._leasing.shards}))
 
     def set_pace(self, pace: float) -> None:
         self._slots.pace = pace

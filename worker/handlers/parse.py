@@ -5,7 +5,6 @@ Results depend on the job's arguments alone, so a repeat makes the same records 
 """
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -26,7 +25,6 @@ from manyhands.shared.crawl.messages import (
 from manyhands.shared.crawl.page_fields import RecordKind
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.grouping import grouped
-from manyhands.shared.jobs import Job
 from manyhands.shared.jobtypes import PARSE_QUEUE, PARSE_VERSION
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
@@ -39,39 +37,6 @@ from manyhands.worker.pages.page_records import outcome_of, record_of
 from manyhands.worker.records import PageRecord, PlainRecord
 
 _ARRIVAL = TypeAdapter(Arrival)
-
-# Of a few pages with the longest URLs a message is as large as one of a crawl.
-GATHER_S = 0.05
-MOST_TOGETHER = 200
-
-
-class Answers:
-    """To those who wait for pages of fetch jobs: one message for all pages that were parsed within
-    a moment, from the job of the first of them. A message for each would cost as much as the
-    parsing. If that job is cut short, the others' answers are lost, as answers may be: their pages
-    count as parsed after a while. State: what is gathered, by queue."""
-
-    def __init__(self) -> None:
-        self._gathered: dict[str, list[ParsedPage]] = {}
-
-    async def with_others(self, queue: str, page: ParsedPage, jid: str) -> list[Job]:
-        """The message, or nothing if another job takes the page along."""
-        gathered = self._gathered.get(queue)
-        if gathered is not None:
-            gathered.append(page)
-            if len(gathered) == MOST_TOGETHER:
-                del self._gathered[queue]
-            return []
-        pages = self._gathered[queue] = [page]
-        try:
-            await asyncio.sleep(GATHER_S)
-        finally:
-            if self._gathered.get(queue) is pages:
-                del self._gathered[queue]
-        return [parsed_job(ParsedMessage(pages=pages), queue, jid)]
-
-
-ANSWERS = Answers()
 
 
 # Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so the
@@ -116,8 +81,7 @@ async def parse(
     match context.answer_to:
         case [str(queue), str(key), str(fetched)]:
             parsed = ParsedPage(NO_CRAWL, key, fetched, 0, [], "")
-            jid = parsed_id(context.id)
-            context.push_later(partial(ANSWERS.with_others, queue, parsed, jid))
+            context.push(parsed_job(ParsedMessage(pages=[parsed]), queue, parsed_id(context.id)))
 
 
 @job(PARSE_PAGES, queue=PARSE_QUEUE, version=PAGES_VERSION)

@@ -1,6 +1,5 @@
 """What a handler can ask of the worker: the job's identity, its deadline, and where results go."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from manyhands.shared.errors import ConfigError
@@ -20,14 +19,13 @@ class JobContext:
     """One job's view of the worker. Records and children are collected here, and made durable
     and queued by run_one after the handler has returned, in this order, before the ACK."""
 
-    __slots__ = ("_delivery", "_kept", "_sinks", "children", "later", "records")
+    __slots__ = ("_delivery", "_kept", "_sinks", "children", "records")
 
     def __init__(self, delivery: Delivery, sinks: RecordTaker | None) -> None:
         self._delivery = delivery
         self._sinks = sinks
         self._kept: object = None
         self.children: list[Job] = []
-        self.later: Callable[[], Awaitable[Sequence[Job]]] | None = None
         self.records: list[Record] = []
 
     @property
@@ -83,11 +81,6 @@ class JobContext:
     def push(self, *children: Job) -> None:
         """Queue these jobs if, and only if, this one succeeds."""
         self.children.extend(children)
-
-    def push_later(self, children: Callable[[], Awaitable[Sequence[Job]]]) -> None:
-        """Queue these, too, and ask for them only when the records are stored: a job that has some
-        holds no slot meanwhile. At most once."""
-        self.later = children
 
     def keep(self, held: object) -> None:
         """Keep it alive until records and children are stored."""

@@ -170,8 +170,6 @@ class Execution:
             durable = self._sinks.write(context.records)
             self._source.slot_free(delivery)
             await durable
-        if context.later is not None:
-            context.push(*await context.later())
         if context.children:
             await self._source.push(context.children)
 

@@ -1,6 +1,5 @@
 """The parse job: the record and the message that follow from its arguments."""
 
-import asyncio
 from hashlib import sha256
 from typing import Any
 
@@ -11,7 +10,7 @@ from manyhands.shared.crawl.messages import FetchedPage, ParsedPage
 from manyhands.shared.crawl.spec import DiscoverySpec
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobs import encode_job
-from manyhands.worker.handlers.parse import GATHER_S, MOST_TOGETHER, Answers, parse, parse_pages
+from manyhands.worker.handlers.parse import parse, parse_pages
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
 from manyhands.worker.jobs.registry import make_handler
@@ -20,7 +19,6 @@ from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH
 from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_LINKS
 from manyhands.worker.records import PageRecord, PlainRecord
 from manyhands.worker.testing import MemorySinks, make_delivery
-from tests.support.virtual_time import run_in_virtual_time, turns
 
 HTML = b"<title>Home</title><a href=a>a</a>"
 
@@ -395,62 +393,6 @@ async def test_a_document_with_a_bad_body_is_no_reason_to_fail(context):
     assert page_of(context).error == "not parsed: bad body"
 
 
-# Answers to those who wait for pages of fetch jobs
-
-
-def page(number: int) -> ParsedPage:
-    return ParsedPage(0, f"{number:032x}", f"http://example.com/{number}", 0, [], "")
-
-
-def test_pages_that_are_parsed_within_a_moment_are_one_answer_for_each_queue():
-    async def run() -> None:
-        answers = Answers()
-        told = await asyncio.gather(
-            *(
-                answers.with_others("crawl.a", page(number), f"answer-{number}")
-                for number in (1, 2)
-            ),
-            answers.with_others("crawl.b", page(3), "answer-3"),
-        )
-        assert asyncio.get_running_loop().time() == pytest.approx(GATHER_S)
-        ((first,), others, (third,)) = told
-        assert others == []
-        assert (first.jid, first.queue, third.queue) == ("answer-1", "crawl.a", "crawl.b")
-        assert first.args == [[list(page(1)), list(page(2))]]
-        (later,) = await answers.with_others("crawl.a", page(4), "answer-4")
-        assert later.args == [[list(page(4))]]
-
-    run_in_virtual_time(run())
-
-
-def test_an_answer_has_no_more_pages_than_fit_and_none_twice():
-    async def run() -> None:
-        answers = Answers()
-        told = await asyncio.gather(
-            *(
-                answers.with_others("crawl.a", page(number), f"answer-{number:03}")
-                for number in range(MOST_TOGETHER + 1)
-            )
-        )
-        jobs = [job for some in told for job in some]
-        assert [len(job.args[0]) for job in jobs] == [MOST_TOGETHER, 1]
-
-    run_in_virtual_time(run())
-
-
-def test_after_a_job_that_was_cut_short_the_next_answer_goes_out():
-    async def run() -> None:
-        answers = Answers()
-        cut_short = asyncio.create_task(answers.with_others("crawl.a", page(1), "answer-1"))
-        await turns()
-        cut_short.cancel()
-        await turns()
-        (told,) = await answers.with_others("crawl.a", page(2), "answer-2")
-        assert told.args == [[list(page(2))]]
-
-    run_in_virtual_time(run())
-
-
 async def test_a_page_that_is_waited_for_is_told_of_and_others_are_not():
     answer_to = ["crawl.tag.03", f"{7:032x}", "http://example.com/"]
     ours = {"id": "fetch-0001.parse", "deliveries": 0}
@@ -460,8 +402,8 @@ async def test_a_page_that_is_waited_for_is_told_of_and_others_are_not():
     )
     for context in (waited_for, other):
         await parse(**arguments(), context=context)
-    assert other.later is None and waited_for.later is not None
-    (told,) = await waited_for.later()
+    assert other.children == []
+    (told,) = waited_for.children
     assert (told.jobtype, told.queue) == ("parsed", "crawl.tag.03")
     ((parsed,),) = told.args
     assert parsed[1:3] == answer_to[1:]

@@ -398,29 +398,6 @@ async def test_records_are_durable_before_children_are_queued_before_the_job_is_
     assert sink.records == ["record"]
 
 
-async def test_children_that_come_later_are_asked_for_when_the_records_are_durable(
-    sink_and_bench: tuple[LoggedSinks, Bench],
-):
-    _, bench = sink_and_bench
-
-    async def later() -> list[Job]:
-        assert bench.source.events == ["slot free job-00000001", "wrote record"]
-        return [Job(jobtype="child", args=[], jid="child-02")]
-
-    @bench.registry.job("job")
-    async def handler(ctx: JobContext):
-        ctx.push_later(later)
-        ctx.push(Job(jobtype="child", args=[], jid="child-01"))
-        ctx.emit("record")
-
-    assert isinstance(await bench.run(), Done)
-    assert bench.source.events[2:] == [
-        "pushed child-01",
-        "pushed child-02",
-        "settled job-00000001",
-    ]
-
-
 async def test_a_failed_job_leaves_neither_records_nor_children(
     sink_and_bench: tuple[LoggedSinks, Bench],
 ):
