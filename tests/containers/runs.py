@@ -151,14 +151,19 @@ def several_machines(podman: Podman, directory: Path) -> None:
             check_fetch_jobs(api, web)
             first = workers[0].containers("worker-service")[0]
             check_kill_in_a_crawl(podman, api, web, first, workers[0].network)
-        for project in workers:
-            for container in project.containers("worker-service")[1:]:
-                project.stop(container, "worker-service")
+        stop_all_but(first, workers)
         check_stop(workers[0], api, first, MANY_JOBS)
         check_kill(podman, api, first, MANY_JOBS)
     finally:
         for project in (*workers, server):
             project.remove()
+
+
+def stop_all_but(container: str, projects: list[Project]) -> None:
+    for project in projects:
+        for other in project.containers("worker-service"):
+            if other != container:
+                project.stop(other, "worker-service")
 
 
 def run_guide(api_container: str, podman: Podman) -> None:
