@@ -8,7 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check lint unit format test audit demo prove loadtest loadtest-pages bench-consumer bench-broker bench-ingest \
-	bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc image lock clean
+	bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc image test-containers \
+	lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -98,6 +99,9 @@ ENGINE = $(shell docker info >/dev/null 2>&1 && echo docker || command -v podman
 image: ## The image `manyhands`, by docker or podman, whichever works
 	@test -n "$(ENGINE)" || { echo "make image needs docker (with its daemon) or podman" >&2; exit 1; }
 	$(ENGINE) build --tag manyhands $(ARGS) .
+
+test-containers: setup ## The image built, and the three compose files run in containers by podman; needs root
+	$(PY) -m tests.containers $(ARGS)
 
 lock: $(VENV)/.installed ## Resolve the dependencies anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \

@@ -104,19 +104,8 @@ class Network:
     def inside(self, host: str) -> Iterator[None]:
         """Until the end the calling thread is on the host, with all sockets that it makes and all
         threads and processes that it starts."""
-        home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            there = os.open(NAMESPACES / self.namespace(host), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                _enter(there)
-            finally:
-                os.close(there)
-            try:
-                yield
-            finally:
-                _enter(home)
-        finally:
-            os.close(home)
+        with inside_namespace(NAMESPACES / self.namespace(host)):
+            yield
 
     def lead(self, addresses: str, to: str) -> None:
         """Make the whole network of addresses the host's own, for all of them."""
@@ -151,6 +140,24 @@ class Network:
         for name in self._names.values():
             if (NAMESPACES / name).exists():
                 _ip("netns", "delete", name)
+
+
+@contextmanager
+def inside_namespace(path: Path) -> Iterator[None]:
+    """Until the end the calling thread is in the network namespace that the file stands for."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _enter(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            _enter(home)
+    finally:
+        os.close(home)
 
 
 def remove_leftovers() -> None:
