@@ -277,7 +277,9 @@ def _by_figures(figures: OwnerFigures) -> str:
     if figures.slots_in_use >= figures.slots:
         return f"slots: all {figures.slots} are in use"
     if not figures.ready_domains:
-        return f"politeness: {figures.waiting_domains} domains, all waiting for their next time"
+        # Those whose time is far off are in no process's memory.
+        known = f"{figures.waiting_domains} domains, " if figures.waiting_domains else ""
+        return f"politeness: {known}all waiting for their next time"
     return f"nothing: {figures.ready_domains} domains are ready, and slots are free"
 
 

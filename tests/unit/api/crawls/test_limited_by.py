@@ -144,6 +144,7 @@ def test_what_a_stopping_crawl_waits_for(where, said):
         ),
         (situation(replace(figures(in_use=100), processor_percent=97)), "processor: a crawling"),
         (situation(figures(ready=0)), "politeness: 50 domains, all waiting"),
+        (situation(figures(ready=0, waiting=0)), "politeness: all waiting for their next time"),
         (situation(figures()), "5 domains are ready"),
         (situation(replace(figures(), shards_away=2)), "waiting for the database: 2 of 4 shards"),
     ],
