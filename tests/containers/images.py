@@ -60,10 +60,10 @@ def build_all(podman: Podman, cache: Path) -> None:
     if not podman.has_image(BASE):
         root = made_once(cache / "base", _make_base)
         _import(podman, root)
-    faktory = f"docker.io/{image_of(ALL_IN_ONE, 'faktory')}"
+    faktory = f"localhost/{image_of(ALL_IN_ONE, 'faktory')}"
     if not podman.has_image(faktory):
         _build(podman, faktory, FAKTORY, {"faktory": build() / "faktory"})
-    postgres = f"docker.io/library/{image_of(SERVER, 'postgres')}"
+    postgres = f"localhost/{image_of(SERVER, 'postgres')}"
     if not podman.has_image(postgres):
         with tempfile.TemporaryDirectory() as directory:
             entrypoint = Path(directory, "entrypoint")
