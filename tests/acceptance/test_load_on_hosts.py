@@ -1,16 +1,15 @@
 """Locust's users want pages fetched, by two worker hosts of which one after the other is killed:
 every job that was accepted is done or dead in the end, once, as API and ledger of the web say."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from devservers.hosts import can_make_hosts
 from loadtest.load.page_command import ANSWER_MS, MOST_PAGES_PER_USER_S, load_with_kills
 from loadtest.load.page_stand import page_stand
 from tests.acceptance.scale import IS_PROOF, PAGE_KILLS, PAGE_SECONDS, PAGE_USERS
+from tests.support.hosts import need_hosts
 
 SITES = 40
 
@@ -22,9 +21,7 @@ Record = Callable[[str, object], None]
 def test_pages_that_were_accepted_are_done_or_dead_while_hosts_are_killed(
     tmp_path: Path, record_property: Record
 ) -> None:
-    if not can_make_hosts():
-        assert not os.environ.get("CI"), "CI must be able to make network namespaces"
-        pytest.skip("only root may make network namespaces")
+    need_hosts()
     pages = PAGE_USERS * PAGE_SECONDS * MOST_PAGES_PER_USER_S
     with page_stand(SITES, pages, ANSWER_MS) as stand:
         waited, verdict = load_with_kills(stand, PAGE_USERS, PAGE_SECONDS, PAGE_KILLS, tmp_path)

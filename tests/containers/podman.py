@@ -36,7 +36,6 @@ graphroot = "{directory}/storage"
 runroot = "{directory}/run"
 """
 # Names without a registry mean the images that are here.
-# Images are looked for on this machine only.
 REGISTRIES_CONF = "unqualified-search-registries = []\n"
 # podman-compose gives no limit of its own to all containers alike.
 WRAPPER = """\

@@ -2,21 +2,18 @@
 
 import asyncio
 import json
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from devservers.hosts import can_make_hosts
+from tests.support.hosts import need_hosts
 
 pytestmark = [pytest.mark.slow, pytest.mark.proof, pytest.mark.timeout(300)]
 
 
 async def test_two_hosts_crawl_and_fetch_and_what_came_of_it_is_written_down(tmp_path: Path):
-    if not can_make_hosts():
-        assert not os.environ.get("CI"), "CI must be able to make network namespaces"
-        pytest.skip("only root may make network namespaces")
+    need_hosts()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "loadtest", "bench-hosts", "--rounds", "1"),
         *("--cells", "crawl/2,jobs/2,manners", "--pages", "60", "--out", str(tmp_path)),
