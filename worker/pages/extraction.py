@@ -15,7 +15,7 @@ from manyhands.worker.pages import documents, html
 from manyhands.worker.pages.bodies import BadBody, unpack
 from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, Extract
 from manyhands.worker.pages.listings import read_listing
-from manyhands.worker.pages.page_records import Look, record_of
+from manyhands.worker.pages.page_records import Look, asked_of, record_of
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 from manyhands.worker.pages.sitemap_records import sitemap_records
 from manyhands.worker.records import PageRecord, PlainRecord
@@ -121,7 +121,8 @@ def _record(
     """And why there is none."""
     is_indexable = not (look.said.robots.noindex or header.noindex)
     try:
-        return record_of(page, look, cuts, is_indexable=is_indexable), ""
+        asked = asked_of(page)
+        return record_of(page, look, cuts, asked_url=asked, is_indexable=is_indexable), ""
     except UnknownField as error:
         return None, f"no record: {error}"
 
