@@ -213,7 +213,7 @@ class Owner:
             are_on=ends_are_recorded,
         )
         if ends_are_recorded:
-            self._working_set.hopeless_end_by(ends)
+            self._working_set.ends_hopeless = ends
         page_ends = PageEnds(
             admission=self.admission,
             notes=notes,

@@ -83,19 +83,16 @@ class WorkingSet:
         self._wake = wakeup.wake
         self._shards: dict[int, ShardHosts] = {}
         self._hopeless: dict[int, HopelessOrigins] = {}
-        self._ends_hopeless: EndsHopeless | None = None
+        # URLs of hosts that are given up, of shards that are opened from then on.
+        self.ends_hopeless: EndsHopeless | None = None
         self.origins: set[Origin] = set()
         self.schedule = Schedule()
-
-    def hopeless_end_by(self, ends: EndsHopeless) -> None:
-        """URLs of hosts that are given up, of shards that are opened from now on."""
-        self._ends_hopeless = ends
 
     # Shards
 
     def shard_opened(self, shard: OwnedShard) -> None:
         self._shards[shard.number] = ShardHosts(shard)
-        self._hopeless[shard.number] = HopelessOrigins(shard, self._crawls, self._ends_hopeless)
+        self._hopeless[shard.number] = HopelessOrigins(shard, self._crawls, self.ends_hopeless)
 
     def shard_closed(self, shard: OwnedShard) -> None:
         """It was given back or lost, or its store failed: forget its domains."""
