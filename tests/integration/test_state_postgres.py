@@ -92,7 +92,7 @@ class Work:
         self.done += 1
         admitted = self.store.admit(CRAWL, urls_of("example.com", 5), NOW)
         self.store.count(CRAWL, {"links": 7})
-        self.store.send(3, CRAWL, b"[]")
+        self.store.send(CRAWL, [(3, b"[]")])
         return admitted.new
 
 
@@ -148,7 +148,7 @@ def test_whatever_is_lost_everything_counts_once(open_store, relay):
         def work(place: int = place) -> None:
             store.admit(CRAWL, urls[place : place + 1], NOW)
             store.count(CRAWL, {"links": 1})
-            store.send(1 + place % 2, CRAWL, b"%d" % place)
+            store.send(CRAWL, [(1 + place % 2, b"%d" % place)])
 
         store.run(work)
     counters = store.counters(CRAWL)

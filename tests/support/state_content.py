@@ -80,8 +80,7 @@ def _fill_shard(store: ShardStore, domains: list[str], pages: int, other: int, s
     links = [[f"http://www.{domain}/linked", 3, 1] for domain in DOMAINS]
     links = [link for link in links if shard_of_url(str(link[0]), shards) == other]
     with store.transaction():
-        for link in links:
-            store.send(other, 1, orjson.dumps([link]))
+        store.send(1, [(other, orjson.dumps([link])) for link in links])
 
 
 def content(place: Path | str) -> dict[str, Any]:

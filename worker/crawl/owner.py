@@ -156,7 +156,7 @@ class Owner:
             self._store, self._crawls, notes, tasks, store_failed, self._wakeup
         )
         self._forgotten = ForgottenDomains(self._store, settling, self._working_set, store_failed)
-        self._outbox = Outbox(self._store, push, self._control, self._leasing.shards)
+        self._outbox = Outbox(self._store, push, self._control)
         self.admission = Admission(
             self._store,
             self._crawls,

@@ -208,18 +208,18 @@ class ShardStore(ShardReader, Protocol):
 
     # Links for other shards
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        """Keep a batch of links until its shard has it."""
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        """Keep batches of links, each with its target, until their shards have them."""
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         """Those with a number beyond what `after` says of their target (0: all)."""
 
-    def delivered(self, target: int, up_to: int) -> None:
-        """That shard has everything up to this number: forget it."""
+    def delivered(self, up_to: Mapping[int, int]) -> None:
+        """These shards have everything up to these numbers: forget it."""
 
-    def receive(self, source: int, sequence: int) -> bool:
-        """Note a batch from another shard; False when it was here before. Called in the
-        transaction that admits its links."""
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        """Note batches from other shards, by source and number; the places of those that were not
+        here before. Called in the transaction that admits their links."""
 
 
 class ControlStore(Protocol):

@@ -337,19 +337,20 @@ class Shard:
 
     # Links for other shards
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        self._tally.count(crawl, "outgoing", 1)
-        return self._rows.send(target, crawl, payload)
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        if batches:
+            self._tally.count(crawl, "outgoing", len(batches))
+            self._rows.send(crawl, batches)
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         return self._rows.outgoing(after, limit)
 
-    def delivered(self, target: int, up_to: int) -> None:
-        for crawl, number in self._rows.forget_outgoing(target, up_to).items():
+    def delivered(self, up_to: Mapping[int, int]) -> None:
+        for crawl, number in self._rows.forget_outgoing(up_to).items():
             self._tally.count(crawl, "outgoing", -number)
 
-    def receive(self, source: int, sequence: int) -> bool:
-        return self._rows.receive(source, sequence)
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        return self._rows.receive(batches) if batches else []
 
     # Parts of the above
 

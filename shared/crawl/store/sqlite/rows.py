@@ -361,17 +361,17 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
     def forget_robots(self, expired_before: float, most_bytes: int) -> None:
         sqlite_robots.forget(self._database, expired_before, most_bytes)
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        return sqlite_links.send(self._database, target, crawl, payload)
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        sqlite_links.send(self._database, crawl, batches)
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         return sqlite_links.outgoing(self._database, after, limit)
 
-    def forget_outgoing(self, target: int, up_to: int) -> dict[int, int]:
-        return sqlite_links.forget(self._database, target, up_to)
+    def forget_outgoing(self, up_to: Mapping[int, int]) -> dict[int, int]:
+        return sqlite_links.forget(self._database, up_to)
 
-    def receive(self, source: int, sequence: int) -> bool:
-        return sqlite_links.receive(self._database, source, sequence)
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        return sqlite_links.receive(self._database, batches)
 
 
 @lru_cache(maxsize=MOST_AT_ONCE)

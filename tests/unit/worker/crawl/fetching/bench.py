@@ -154,7 +154,7 @@ class Bench:
             {0: self.shard},
             CrawlFigures(),
             self.working_set.told_new,
-            lambda: None,
+            lambda _sources: None,
         )
         admission.laid_out(Layout(generation=1, shards=1, wanted=1, most_ever=1))
         self.page_ends = PageEnds(
