@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from devservers import PgbouncerServer, PostgresServer, SettableClock
+from devservers import PgbouncerServer, PostgresServer, Relay, SettableClock
 from devservers.processes import wait_until
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import UrlState
@@ -24,7 +24,7 @@ from manyhands.shared.crawl.store.errors import StateAway, StateError
 from manyhands.shared.crawl.store.model import LeaseLost, NewCrawl, Settled
 from manyhands.shared.crawl.store.postgres import database
 from manyhands.shared.crawl.store.postgres.place import parse_place
-from manyhands.shared.crawl.store.postgres.store import PostgresStore
+from manyhands.shared.crawl.store.postgres.store import FAR_S, FAR_WRITERS, PostgresStore
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.errors import ConfigError
 from tests.support.imports import ROOT
@@ -101,6 +101,13 @@ def happened_once(store: ShardStore) -> None:
     assert (counters["admitted"], counters["links"], counters["outgoing"]) == (10, 7, 1)
     assert len(store.urls(CRAWL, UrlState.QUEUED, 0, 100)) == 10
     assert [batch.sequence for batch in store.outgoing({}, 10)] == [1]
+
+
+def test_a_database_that_is_far_away_is_found_to_be(postgres: PostgresServer, open_store: Open):
+    with Relay(postgres.port, 3 * FAR_S * 1000) as relay:
+        store = open_store(relay.port)
+        assert store.databases[0].round_trip_s >= 2 * FAR_S
+        assert store.writers == FAR_WRITERS
 
 
 # COMMITs that were not answered

@@ -139,7 +139,7 @@ def _read_shard(store: ShardStore, shard: int, shards: int, found: dict[str, Any
             found["domains"][domain.name] = domain.next_at
             for origin in domain.origins:
                 found["origins"][origin.origin] = (origin.queued, origin.ready_at, origin.notes)
-                found["robots"][origin.origin] = store.robots(origin.origin)
+                found["robots"][origin.origin] = store.robots([origin.origin]).get(origin.origin)
                 claimed = store.claim(origin.id, 1, NOW + 100, 1000)
                 found["order"][origin.origin] = [one.url for one in claimed]
         raise InterruptedError

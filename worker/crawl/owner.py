@@ -131,7 +131,7 @@ class Owner:
         self._store = StoreThreads(
             self._slots.patience_s,
             gather_s=store.gather_s,
-            writers=store.writers,
+            writers=lambda: store.writers,
             places=store.absences,
         )
         self._control = Control(store)

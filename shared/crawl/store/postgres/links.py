@@ -1,9 +1,9 @@
 """Batches of links between shards, and robots.txt files, see `rows.ShardRows`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from manyhands.shared.crawl.store.model import Outgoing, StoredRobots
-from manyhands.shared.crawl.store.postgres.arrays import numbers
+from manyhands.shared.crawl.store.postgres.arrays import numbers, texts
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
 
 # `left` of its target come after it.
@@ -72,11 +72,13 @@ class PostgresLinks(ShardTables):
         places = {batch: place for place, batch in reversed(list(enumerate(batches)))}
         return sorted(places[batch] for batch in new)
 
-    def robots(self, origin: str) -> StoredRobots | None:
+    def robots(self, origins: Collection[str]) -> dict[str, StoredRobots]:
         rows = self._rows(
-            "SELECT kind, body, fetched_at, expires_at FROM @robots WHERE origin = %s", (origin,)
+            "SELECT origin, kind, body, fetched_at, expires_at FROM @robots"
+            " WHERE origin = ANY(%s::text[])",
+            (texts(list(origins)),),
         )
-        return StoredRobots(*rows[0]) if rows else None
+        return {origin: StoredRobots(*kept) for origin, *kept in rows}
 
     def keep_robots(self, origin: str, robots: StoredRobots) -> None:
         # An empty one takes room as well.

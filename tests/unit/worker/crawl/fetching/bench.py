@@ -139,7 +139,9 @@ class Bench:
         self.lease_guard = LeaseGuard(LEASE_S)
         self.lease_guard.granted(0, 1, self.lease_guard.now())
         self.requests = OpenRequests(self.lease_guard)
-        self.store = StoreThreads(lambda: 0.0, gather_s=0.01, writers=1, places=[Absence("")])
+        self.store = StoreThreads(
+            lambda: 0.0, gather_s=0.01, writers=lambda: 1, places=[Absence("")]
+        )
         self.slots = Slots(10, ByteBudget(1_000_000))
         self.tasks = AwaitedTasks()
         wakeup = Wakeup()

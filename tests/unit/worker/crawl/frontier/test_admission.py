@@ -59,7 +59,9 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThreads(lambda: 0.05, gather_s=0.01, writers=1, places=[Absence("")])
+        self.store = StoreThreads(
+            lambda: 0.05, gather_s=0.01, writers=lambda: 1, places=[Absence("")]
+        )
         self.crawls = LiveCrawls()
         self.owned: dict[int, object] = {0: None, 1: None}
         self.told: list[tuple[int, list[str]]] = []
