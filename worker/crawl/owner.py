@@ -427,6 +427,8 @@ class Owner:
         while True:
             await asyncio.sleep(READMIT_LOOK_S)
             self.jobs.look_everywhere()
+            # Whoever has put links there may have been cancelled before it said so.
+            self._outbox.wake(self._leasing.shards)
             await self.jobs.forget()
             for number, shard in list(self._leasing.shards.items()):
                 forgotten = await self._forgotten.look(shard)
