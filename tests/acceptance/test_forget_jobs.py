@@ -150,7 +150,7 @@ async def kept(place: Place) -> AsyncIterator[Kept]:
         threads = StoreThreads(
             lambda: PATIENCE_S,
             gather_s=store.gather_s,
-            writers=store.writers,
+            writers=lambda: store.writers,
             places=store.absences,
         )
         for number in range(SHARDS):

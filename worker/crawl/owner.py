@@ -131,7 +131,7 @@ class Owner:
         self._store = StoreThreads(
             self._slots.patience_s,
             gather_s=store.gather_s,
-            writers=store.writers,
+            writers=lambda: store.writers,
             places=store.absences,
         )
         self._control = Control(store)
@@ -156,7 +156,7 @@ class Owner:
             self._store, self._crawls, notes, tasks, store_failed, self._wakeup
         )
         self._forgotten = ForgottenDomains(self._store, settling, self._working_set, store_failed)
-        self._outbox = Outbox(self._store, push, self._control, self._leasing.shards)
+        self._outbox = Outbox(self._store, push, self._control)
         self.admission = Admission(
             self._store,
             self._crawls,
@@ -427,6 +427,8 @@ class Owner:
         while True:
             await asyncio.sleep(READMIT_LOOK_S)
             self.jobs.look_everywhere()
+            # Whoever has put links there may have been cancelled before it said so.
+            self._outbox.wake(self._leasing.shards)
             await self.jobs.forget()
             for number, shard in list(self._leasing.shards.items()):
                 forgotten = await self._forgotten.look(shard)

@@ -95,6 +95,13 @@ class ClaimedUrl(NamedTuple):
         return Settled(self.id, UrlState.QUEUED, 0, reason, attempts=self.attempts)
 
 
+class Claims(NamedTuple):
+    """URLs of one origin; without any, when the next one is due (None: never)."""
+
+    urls: list[ClaimedUrl]
+    due_at: float | None
+
+
 class Settled(NamedTuple):
     """What becomes of a claimed URL. QUEUED is a retry or a deferral until `not_before`."""
 

@@ -17,6 +17,7 @@ from manyhands.shared.crawl.store.model import (
     NO_FETCHES,
     Admitted,
     ClaimedUrl,
+    Claims,
     Crawl,
     DomainRule,
     EndedJob,
@@ -115,9 +116,9 @@ class ShardStore(ShardReader, Protocol):
         until it is given up by `put_domain`. Origins: only those with URLs waiting, at most 100
         of a domain, the earliest first."""
 
-    def take_domain(self, name: str) -> StoredDomain | None:
-        """That domain, whether it was taken before or not: after new URLs were admitted to it.
-        None when it has no URLs waiting."""
+    def take_named(self, names: Collection[str]) -> list[StoredDomain]:
+        """These domains, whether they were taken before or not: after new URLs were admitted to
+        them. Without those that have no URLs waiting."""
 
     def taken_domains(self) -> list[StoredDomain]:
         """Those that were not given up, as far as they have URLs waiting."""
@@ -134,15 +135,10 @@ class ShardStore(ShardReader, Protocol):
         """Take URLs that may be fetched now: those that never were first, in order of arrival."""
 
     def claim_each(
-        self, wanted: Mapping[int, int], crawl: int, now: float
-    ) -> dict[int, list[ClaimedUrl]]:
-        """The same for many origins, with how many are wanted of each."""
-
-    def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
-        """The earliest `not_before` of its queued URLs of these crawls; None: there are none."""
-
-    def due_at_each(self, origins: Collection[int], crawls: Collection[int]) -> dict[int, float]:
-        """The same for many origins, without those that have none."""
+        self, wanted: Mapping[int, int], crawls: Sequence[int], now: float
+    ) -> dict[int, Claims]:
+        """The same for many origins, with how many are wanted of each: a share for each of the
+        crawls; what one leaves goes to the next."""
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
         """Of rows that are CLAIMED by this epoch; others are left as they are. Final states add
@@ -199,7 +195,8 @@ class ShardStore(ShardReader, Protocol):
 
     # Robots
 
-    def robots(self, origin: str) -> StoredRobots | None: ...
+    def robots(self, origins: Collection[str]) -> dict[str, StoredRobots]:
+        """Those that are kept, by origin."""
 
     def keep_robots(self, origin: str, robots: StoredRobots) -> None: ...
 
@@ -208,18 +205,18 @@ class ShardStore(ShardReader, Protocol):
 
     # Links for other shards
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        """Keep a batch of links until its shard has it."""
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        """Keep batches of links, each with its target, until their shards have them."""
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         """Those with a number beyond what `after` says of their target (0: all)."""
 
-    def delivered(self, target: int, up_to: int) -> None:
-        """That shard has everything up to this number: forget it."""
+    def delivered(self, up_to: Mapping[int, int]) -> None:
+        """These shards have everything up to these numbers: forget it."""
 
-    def receive(self, source: int, sequence: int) -> bool:
-        """Note a batch from another shard; False when it was here before. Called in the
-        transaction that admits its links."""
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        """Note batches from other shards, by source and number; the places of those that were not
+        here before. Called in the transaction that admits their links."""
 
 
 class ControlStore(Protocol):
@@ -445,7 +442,8 @@ class Store(Protocol):
 
     @property
     def writers(self) -> int:
-        """How many shards of a process are worth being written side by side, in each place."""
+        """How many shards of a process are worth being written side by side, in each place; known
+        from `open_control` on."""
 
     @property
     def gather_s(self) -> float:

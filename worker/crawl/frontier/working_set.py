@@ -14,7 +14,7 @@ from math import inf
 
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import NewUrl, StoredDomain
+from manyhands.shared.crawl.store.model import Claims, NewUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.frontier.hopeless import HopelessOrigins
@@ -23,13 +23,14 @@ from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.loading import (
     NO_CLAIMS,
     SOON_S,
-    Claims,
+    Hopeless,
     LoadedDomain,
+    Named,
     Wanted,
     claim_all,
     has_jobs_in,
     load_due,
-    load_one,
+    load_named,
 )
 from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request, Schedule
 from manyhands.worker.crawl.politeness.delays import Delay, OriginState
@@ -156,14 +157,13 @@ class WorkingSet:
                 urls_each=FEWEST_CLAIMED,
             )
             look = hopeless.look_if_time()
-            loaded, found, has_jobs = await self._store.change(
-                shard.number,
-                lambda store: (
-                    due(store),
-                    look and look(store),
-                    are_jobs_all and has_jobs_in(store),
-                ),
-            )
+
+            def load(store: ShardStore) -> tuple[list[LoadedDomain], Hopeless | None, bool]:
+                loaded = due(store)
+                has_jobs = bool(loaded) or (are_jobs_all and has_jobs_in(store))
+                return loaded, look and look(store), has_jobs
+
+            loaded, found, has_jobs = await self._store.change(shard.number, load)
             hosts.has_no_job &= not has_jobs
         except Exception as error:
             self._store_failed(shard, error)
@@ -180,19 +180,13 @@ class WorkingSet:
     async def load_one(self, shard: OwnedShard, name: str) -> bool:
         """Load those origins of a domain that are not in memory. Returns whether they have
         anything to fetch."""
-        domain, running = self._domain(shard, name), self._crawls.running
-        if domain is None or not running.at(name):
+        domain, crawls = self._domain(shard, name), self._crawls.running.at(name)
+        if domain is None or not crawls:
             return False
-        call = partial(
-            load_one,
-            name=name,
-            running=running,
-            now=clock.now(),
-            urls_each=_claims_of(domain),
-            known={each.id for each in domain.origins.values() if each.is_served},
-        )
+        known = {each.id for each in domain.origins.values() if each.is_served}
+        named = Named(name, crawls, _claims_of(domain), known)
         try:
-            loaded = await self._store.change(shard.number, call)
+            loaded = await self._store.change_with(shard.number, load_named, named)
         except Exception as error:
             self._store_failed(shard, error)
             return False
