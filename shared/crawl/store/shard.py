@@ -15,6 +15,7 @@ from manyhands.shared.crawl.store.model import (
     STATE_COUNTERS,
     Admitted,
     ClaimedUrl,
+    Due,
     EndedJob,
     ErrorGroup,
     Fetches,
@@ -117,6 +118,10 @@ class Shard:
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
         self._write_tally()
         return self._rows.put_off_of(crawl, now, limit)
+
+    def due(self, crawls: Sequence[int], now: float, *, is_owned: bool) -> list[Due]:
+        self._write_tally()
+        return self._rows.due(crawls, now, is_owned=is_owned)
 
     # Frontier
 
