@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from manyhands.api.crawls.watching import Look
+from manyhands.api.crawls.look import Look
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import STATE_COUNTERS

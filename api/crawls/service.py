@@ -15,6 +15,7 @@ from manyhands.api.crawls.dry_run import NOT_LOOKED_AT, DryRun
 from manyhands.api.crawls.fetch_jobs import FetchJobState, find
 from manyhands.api.crawls.files import read_files, read_scope
 from manyhands.api.crawls.limited_by import HeldDomain, figures_of
+from manyhands.api.crawls.look import Look
 from manyhands.api.crawls.model import (
     CrawlChange,
     CrawlPage,
@@ -36,7 +37,7 @@ from manyhands.api.crawls.rates import Rates
 from manyhands.api.crawls.seed_files import SeedFiles
 from manyhands.api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
 from manyhands.api.crawls.store import CrawlStore, open_store
-from manyhands.api.crawls.watching import CrawlWatch, Look
+from manyhands.api.crawls.watching import CrawlWatch
 from manyhands.api.problems import Problem, unprocessable
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.patience import patience_s

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from manyhands.api.crawls.watching import CrawlLook, Look
+from manyhands.api.crawls.look import CrawlLook, Look
 from manyhands.api.metrics import ApiMetrics, crawl_figures, look_figures, server_figures
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import COUNTERS

@@ -5,8 +5,9 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from manyhands.api.crawls.look import Look, crawls_of
 from manyhands.api.crawls.store import open_store
-from manyhands.api.crawls.watching import MOST_CRAWLS, TOLD_FOR_S, CrawlWatch, Look, crawls_of
+from manyhands.api.crawls.watching import MOST_CRAWLS, TOLD_FOR_S, CrawlWatch
 from manyhands.api.metrics import as_text, look_figures
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import CrawlState
@@ -26,8 +27,8 @@ def looks(directory: Path, *at_s: float) -> list[Look]:
         store = await open_store((str(directory),), 4)
         watch = CrawlWatch(store, lambda: clock[0])
         found = []
-        for clock[0] in at_s:  # noqa: B007 - read by the watch
-            found.append(await watch.look())  # noqa: PERF401 - one after the other
+        for clock[0] in at_s:
+            found.append(await watch.look())
         await store.close()
         return found
 
