@@ -11,7 +11,8 @@ import yaml
 from devservers import promtool
 from tests.support.compose import MONITORING
 
-pytestmark = pytest.mark.prometheus
+# Seconds of work, and minutes on a machine that has other work.
+pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(600)]
 
 DIRECTORY = MONITORING.parent / "prometheus"
 ALERTS = DIRECTORY / "alerts.yml"
@@ -132,7 +133,7 @@ def promtool_says(tmp_path: Path, tests: list[dict[str, Any]]) -> subprocess.Com
         stdout=output,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=600,
     )
 
 
