@@ -53,17 +53,20 @@ def config(api: ApiServer, worker_url: str) -> str:
 
 class Asked:
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, trust_env=False, timeout=30)
+        self._url = url
 
     def results(self, expression: str) -> list[Any]:
         for variable, value in VARIABLES.items():
             expression = expression.replace(variable, value)
-        answer = self._http.get("/api/v1/query", params={"query": expression})
+        answer = self._get("/api/v1/query", query=expression)
         assert answer.status_code == 200, (expression, answer.text)
         return list(answer.json()["data"]["result"])
 
+    def _get(self, path: str, **params: str) -> httpx.Response:
+        return httpx.get(f"{self._url}{path}", params=params, trust_env=False, timeout=30)
+
     def rules(self) -> list[dict[str, Any]]:
-        groups = self._http.get("/api/v1/rules").raise_for_status().json()["data"]["groups"]
+        groups = self._get("/api/v1/rules").raise_for_status().json()["data"]["groups"]
         return [rule for group in groups for rule in group["rules"]]
 
 
