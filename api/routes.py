@@ -17,7 +17,7 @@ from manyhands.api.keys import Key
 from manyhands.api.metrics import (
     as_text,
     crawl_figures,
-    fetch_job_figures,
+    look_figures,
     server_figures,
     set_sizes,
     summed,
@@ -336,7 +336,7 @@ async def _crawl_figures(parts: Parts) -> list[Metric]:
     if parts.crawls is None:
         return []
     try:
-        states, jobs = await parts.crawls.states(), await parts.crawls.fetch_jobs()
-        return [crawl_figures(states), fetch_job_figures(jobs)]
+        states, look = await parts.crawls.states(), await parts.crawls.look()
+        return [crawl_figures(states), *look_figures(look)]
     except Problem:
         return []

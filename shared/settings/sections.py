@@ -173,6 +173,11 @@ class WorkerSettings(Section):
         default=False,
         description="also write metrics to stdout in CloudWatch's embedded format",
     )
+    cloudwatch_put: bool = Field(
+        default=False,
+        description="also put metrics to CloudWatch every 15 s, with the credentials of the "
+        "environment or the role",
+    )
     log_level: str = LOG_LEVEL
 
     @field_validator("http_bind")

@@ -38,7 +38,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "worker": (
         ("records", "service"),
-        ("net",),
+        ("net", "aws"),
         ("crawl.politeness",),
         ("pages",),
         ("sinks",),

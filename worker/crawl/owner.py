@@ -46,13 +46,14 @@ from manyhands.worker.crawl.frontier.commands import OperatorCommands
 from manyhands.worker.crawl.frontier.fetch_jobs import FetchJobs
 from manyhands.worker.crawl.frontier.forgotten import ForgottenDomains
 from manyhands.worker.crawl.frontier.host_notes import HostNotes
+from manyhands.worker.crawl.frontier.lateness import lateness
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.outbox import ARRIVED_LOOK_S, Outbox
 from manyhands.worker.crawl.frontier.page_grants import PageGrants
 from manyhands.worker.crawl.frontier.standing_crawl import standing_crawl
 from manyhands.worker.crawl.frontier.working_set import LEAVE_LOOK_S, WorkingSet
 from manyhands.worker.crawl.leader import ANSWERED_WITHIN_S, Leader
-from manyhands.worker.crawl.metrics import CrawlFigures
+from manyhands.worker.crawl.metrics import CrawlFigures, OtherFigures
 from manyhands.worker.crawl.politeness.robots_fetch import RobotsFetches
 from manyhands.worker.crawl.processor import ProcessorShare
 from manyhands.worker.crawl.shards.control import Control
@@ -342,7 +343,15 @@ class Owner:
     def families(self) -> Iterable[Family]:
         leasing = self._leasing
         shards = {"shards": len(leasing.shards), "damaged_shards": len(leasing.damaged)}
-        return self._figures.families(self._state() | shards, self._watch.away_s(time.monotonic()))
+        return self._figures.families(
+            OtherFigures(
+                state=self._state() | shards,
+                robots=self._robots.outcomes,
+                moves=leasing.moves,
+                store=self._store.took,
+                store_away_s=self._watch.away_s(time.monotonic()),
+            )
+        )
 
     def waits_for(self) -> str:
         return self._watch.waits_for(time.monotonic())
@@ -360,7 +369,8 @@ class Owner:
         is_news = time.monotonic() - self._told_of_sink_at < SINK_NEWS_S
         sink = self._slow_sink if is_news else None
         told = {} if sink is None else {slow_sink_figure(sink.name): round(sink.wait_s * 1000)}
-        return self._state() | told
+        late = lateness(self._working_set.schedule, time.monotonic())
+        return self._state() | told | late
 
     def _wait_while_away(self, *, is_wanted: bool) -> None:
         for absence in self._absences:

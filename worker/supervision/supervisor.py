@@ -149,6 +149,7 @@ class Supervisor:
             events=list(self._service.events.events),
             damaged_shards=self._store.damaged_shards() if self._store is not None else (),
             rolls=self._rolls,
+            pressure_events=self._pressure.entered,
         )
 
     # Signals

@@ -201,6 +201,16 @@ class JobRow(NamedTuple):
     due_at: float
 
 
+class Due(NamedTuple):
+    """What of a crawl could be fetched at this moment: so many domains with a URL whose time has
+    come, the first of them at `since`. Of a domain one URL counts, because politeness lets no more
+    go at a time. URLs that an owner has in memory are told by itself."""
+
+    crawl: int
+    domains: int
+    since: float
+
+
 class EndedJob(NamedTuple):
     """A fetch job that brought no page, which its producer has not been told of."""
 
@@ -337,6 +347,8 @@ class Lease:
     owner: str
     epoch: int
     is_live: bool
+    # Its owner let it go; one that is neither live nor given back ran out.
+    is_given_back: bool = False
 
 
 # Among a member's figures: pages that were granted to it and are not counted in any store yet.
@@ -346,6 +358,10 @@ SHARDS_AWAY = "shards_away"
 # And how long the broker has not answered, and how much of the time it has work.
 BROKER_WAIT_MS = "broker_wait_ms"
 PROCESSOR_PERCENT = "processor_percent"
+# And, with the number of a crawl behind it, how many domains in its memory have a URL of that crawl
+# whose time has come, and for how long the first of them has waited.
+DUE = "due "
+LAG_MS = "lag_ms "
 # And, if a sink is slow, how long its oldest record waits, ms: its name is behind this.
 SLOW_SINK = "slow_sink_ms "
 

@@ -4,7 +4,7 @@ Everything is synchronous: an owner calls it from a separate thread, many change
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -20,6 +20,7 @@ from manyhands.shared.crawl.store.model import (
     Claims,
     Crawl,
     DomainRule,
+    Due,
     EndedJob,
     ErrorGroup,
     Fetches,
@@ -77,6 +78,11 @@ class ShardReader(Protocol):
 
     def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
         """The fetch jobs of these keys that are here."""
+
+    def due(self, crawls: Sequence[int], now: float, *, is_owned: bool) -> list[Due]:
+        """Of these crawls. What an owner has in memory counts only where there is no owner. Not
+        more than `schema_words.MOST_DUE` domains are looked at, those that have waited longest,
+        and not more than `MOST_DUE_ORIGINS` hosts of each: it is asked all the time."""
 
     def close(self) -> None: ...
 
@@ -411,6 +417,17 @@ class ShardReaders(Protocol):
 
     def jobs(self, layout: Layout, keys: Sequence[bytes]) -> list[JobRow]:
         return [job for _, reader in self.each(layout) for job in reader.jobs(keys)]
+
+    def due(
+        self, layout: Layout, crawls: Sequence[int], now: float, owned: Container[int]
+    ) -> list[Due]:
+        """A crawl comes as often as shards have something of it. `owned` are the shards that have
+        an owner."""
+        return [
+            due
+            for shard, reader in self.each(layout)
+            for due in reader.due(crawls, now, is_owned=shard in owned)
+        ]
 
     def received(
         self, layout: Layout, wanted: Mapping[int, Collection[int]]

@@ -18,6 +18,7 @@ from manyhands.shared.crawl.store.model import (
     Admitted,
     ClaimedUrl,
     Claims,
+    Due,
     EndedJob,
     ErrorGroup,
     Fetches,
@@ -120,6 +121,10 @@ class Shard:
     def put_off_of(self, crawl: int, now: float, limit: int) -> list[StoredOrigin]:
         self._write_tally()
         return self._rows.put_off_of(crawl, now, limit)
+
+    def due(self, crawls: Sequence[int], now: float, *, is_owned: bool) -> list[Due]:
+        self._write_tally()
+        return self._rows.due(crawls, now, is_owned=is_owned)
 
     # Frontier
 

@@ -39,6 +39,7 @@ from tests.support.compose import (
 from tests.support.settings_place import SettingsPlace
 from tests.unit.deploy.known_variables import AWS, known_to, ours
 
+MONITORS = ("prometheus", "grafana", "node-exporter")
 FILES = [ALL_IN_ONE, SERVER, WORKER, MONITORING, STORAGE]
 # Of .env; passwords are in files.
 SECRETS = {
@@ -456,7 +457,10 @@ def test_volumes_and_mounted_files_exist(path):
     for one in content["services"].values():
         for volume in one.get("volumes", []):
             source = volume.split(":")[0]
-            if source.startswith("."):
+            if source == "/":
+                # The machine that node_exporter tells of.
+                assert volume.endswith(":ro,rslave"), volume
+            elif source.startswith("."):
                 assert (path.parent / source).exists(), source
             else:
                 assert source in declared, source
@@ -465,8 +469,8 @@ def test_volumes_and_mounted_files_exist(path):
 @pytest.mark.parametrize(
     ("path", "extended", "names"),
     [
-        (ALL_IN_ONE, MONITORING, {"prometheus": "monitoring", "grafana": "monitoring"}),
-        (SERVER, MONITORING, {"prometheus": "monitoring", "grafana": "monitoring"}),
+        (ALL_IN_ONE, MONITORING, dict.fromkeys(MONITORS, "monitoring")),
+        (SERVER, MONITORING, dict.fromkeys(MONITORS, "monitoring")),
         (ALL_IN_ONE, STORAGE, {"s3": "s3", "elasticsearch": "elasticsearch"}),
     ],
     ids=lambda part: getattr(part, "parent", ROOT).name,

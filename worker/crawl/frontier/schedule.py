@@ -7,9 +7,9 @@ requests in flight than connections. Every operation is O(log n).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from math import inf
 
 from manyhands.shared.crawl.store.model import ClaimedUrl
@@ -77,6 +77,8 @@ class Domain(HeapItem):
     origins: dict[str, Origin] = field(default_factory=dict)
     # When the first of its origins with URLs that are not in memory is due.
     look_at: float = inf
+    # Since when it is in memory.
+    here_since: float = -inf
 
     @property
     def is_asked(self) -> bool:
@@ -211,6 +213,11 @@ class Schedule:
         """When `take` can give something, if nothing happens before."""
         first = self._due.first() or self._waiting.first()
         return None if first is None else max(now, first.at)
+
+    def due(self, now: float, most: int) -> Iterator[Domain]:
+        """Some of the domains that can be taken, with the one due for longest first."""
+        self._look(now)
+        return islice(self._due, most)
 
     @property
     def domains(self) -> int:

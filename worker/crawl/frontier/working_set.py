@@ -420,7 +420,7 @@ def give_back(working_set: WorkingSet, shard: OwnedShard, crawl: int, name: str)
 def _new_domain(
     shard: OwnedShard, stored: StoredDomain, notes: HostNotes, crawls: LiveCrawls
 ) -> Domain:
-    domain = Domain(stored.id, stored.name, shard, stored.delay_s)
+    domain = Domain(stored.id, stored.name, shard, stored.delay_s, here_since=time.monotonic())
     domain.ended_at = notes.loop_time(stored.next_at) - stored.delay_s
     domain.pace = partial(crawls.pace_of_stored, stored.name, stored.delay_s)
     domain.next_at = domain.ended_at + domain.pace().seconds

@@ -22,7 +22,9 @@ from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.errors import StateAway, StateError
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.histogram import Histogram
 from manyhands.worker.crawl.announcement import Announcement
+from manyhands.worker.service.families import DURATION_BOUNDS_S
 
 # Between two attempts while the place of a shard is away.
 AGAIN_S = 0.1
@@ -57,9 +59,10 @@ class _Together(NamedTuple):
 
 
 class StoreThreads:
-    """State: the open stores (each touched by one thread at a time), and what was not handed over
-    yet. `patience_s` says how long what nobody waits for may wait; the rest is the store's own, see
-    `protocol.Store`, whose `writers` are asked for when there is first something to do."""
+    """State: the open stores (each touched by one thread at a time), what was not handed over
+    yet, and how long transactions took. `patience_s` says how long what nobody waits for may
+    wait; the rest is the store's own, see `protocol.Store`, whose `writers` are asked for when
+    there is first something to do."""
 
     def __init__(
         self,
@@ -71,6 +74,8 @@ class StoreThreads:
     ) -> None:
         # A shard's store cannot be used: announced before those hear who asked for something of it.
         self.failed: Announcement[[int, StateError]] = Announcement()
+        # How long transactions took, with the wait for a place that was away.
+        self.took = Histogram(DURATION_BOUNDS_S)
         self._patience_s = patience_s
         self._gather_s = gather_s
         self._loop = asyncio.get_running_loop()
@@ -209,18 +214,29 @@ class StoreThreads:
     def _place_of(self, shard: int) -> int:
         return shard % len(self._places)
 
+    def _answered(self, results: Results, took_s: Iterable[float]) -> None:
+        for seconds in took_s:
+            self.took.add(seconds)
+        _resolve(results)
+
     # In the threads
 
     def _run_all(self, work: "_Work") -> None:
         while taken := work.take():
             results: Results = []
+            took_s: list[float] = []
             for shard, changes in taken.items():
                 for is_outside, run in groupby(changes, key=lambda change: change.is_outside):
                     gathered = list(run)
-                    results += _outside(gathered) if is_outside else self._in_one(shard, gathered)
+                    if is_outside:
+                        results += _outside(gathered)
+                        continue
+                    began_at = time.monotonic()
+                    results += self._in_one(shard, gathered)
+                    took_s.append(time.monotonic() - began_at)
             # A loop that is closed has nobody left who waits.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(_resolve, results)
+                self._loop.call_soon_threadsafe(self._answered, results, took_s)
             # Only now, so that the answers come in the order of the changes.
             work.done(taken)
 

@@ -3,17 +3,19 @@ database: asked one after the other, 64 shards that are 5 ms away would take a t
 
 from collections.abc import Collection, Container, Mapping, Sequence
 
-from manyhands.shared.crawl.store.model import ErrorGroup, JobRow, Layout, StoredOrigin
+from manyhands.shared.crawl.store.model import Due, ErrorGroup, JobRow, Layout, StoredOrigin
 from manyhands.shared.crawl.store.postgres.arrays import uuids
 from manyhands.shared.crawl.store.postgres.database import Database, Row
 from manyhands.shared.crawl.store.postgres.reader import (
     COUNTERS,
+    DUE,
     ERRORS,
     JOBS,
     PUT_OFF_OF_CRAWL,
     RECEIVED,
     SEED_NAMES,
     PostgresReader,
+    due_parameters,
 )
 from manyhands.shared.crawl.store.postgres.schema import Names, shard_names
 from manyhands.shared.crawl.store.protocol import ShardReaders
@@ -60,6 +62,16 @@ class PostgresReaders(ShardReaders):
     def jobs(self, layout: Layout, keys: Sequence[bytes]) -> list[JobRow]:
         found = self._of_each(layout, JOBS, uuids(keys))
         return [job_of_row(row) for rows in found.values() for row in rows]
+
+    def due(
+        self, layout: Layout, crawls: Sequence[int], now: float, owned: Container[int]
+    ) -> list[Due]:
+        unowned = {shard for shard in range(layout.shards) if shard not in owned}
+        found: dict[int, list[Row]] = {}
+        for is_owned, only in ((True, owned), (False, unowned)):
+            asked = due_parameters(crawls, now, is_owned=is_owned)
+            found |= self._of_each(layout, DUE, *asked, only=only)
+        return [Due(*row) for rows in found.values() for row in rows]
 
     def received(
         self, layout: Layout, wanted: Mapping[int, Collection[int]]

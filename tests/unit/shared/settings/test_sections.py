@@ -49,6 +49,7 @@ def test_what_is_set_is_read(place):
         WORKER_MEMORY_LIMIT_MB="512",
         WORKER_HTTP_BIND="[::]:9000",
         WORKER_CLOUDWATCH="true",
+        WORKER_CLOUDWATCH_PUT="true",
         WORKER_LOG_LEVEL="DEBUG",
     )
     settings = place.load().settings
@@ -68,6 +69,7 @@ def test_what_is_set_is_read(place):
         "memory_limit_mb": 512,
         "http_bind": "[::]:9000",
         "cloudwatch": True,
+        "cloudwatch_put": True,
         "log_level": "DEBUG",
     }
 

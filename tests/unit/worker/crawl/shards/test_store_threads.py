@@ -88,6 +88,12 @@ async def test_changes_that_come_together_share_a_transaction(
     assert log == ["begin", "a", "b", "commit"]
 
 
+async def test_each_transaction_is_measured_once(thread: StoreThreads) -> None:
+    await asyncio.gather(thread.change(7, note("a")), thread.change(7, note("b")))
+    await thread.change(7, note("c"))
+    assert sum(thread.took.buckets) == 2
+
+
 async def test_what_nobody_waits_for_goes_first_with_the_next_change(
     thread: StoreThreads, log: list[str]
 ) -> None:
