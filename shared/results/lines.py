@@ -6,7 +6,6 @@ batch is a frame, and a place is before a frame, and behind some lines of it.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,11 +13,9 @@ import orjson
 import zstandard
 
 from manyhands.shared.crawl.page_fields import FIRST_VERSION, RecordKind
-from manyhands.shared.crawl.store.errors import StateError
-from manyhands.shared.crawl.store.sqlite.database import open_for_reading
+from manyhands.shared.results.files import FileSource, manifest_at
 from manyhands.shared.results.protocol import Page, Place, ResultsAway, WrongPlace
-from manyhands.shared.sinks.manifest_tables import SCHEMA, lines_manifest
-from manyhands.shared.sinks.places import parse_place
+from manyhands.shared.sinks.manifest_tables import lines_manifest
 
 ZSTD = ".zst"
 _READ_BYTES = 256 * 1024
@@ -30,31 +27,22 @@ _OF_OLD = {"schema": FIRST_VERSION, "kind": RecordKind.PAGE, "cuts": []}
 _At = tuple[int, int]
 
 
-class Lines:
-    """For `jsonl:FILE`; `jsonl+s3:` is another kind, which is not read."""
-
-    def __init__(self, url: str) -> None:
-        place = parse_place(url, {})
-        self.name = place.name
-        self._path = place.path
-
-    def read(self, crawl: int, place: Place | None, fields: Sequence[str]) -> "LineReader":
-        return LineReader(self._path, crawl, _read_place(place), fields)
+def lines(url: str) -> FileSource:
+    """For `jsonl:FILE`."""
+    return FileSource(url, LineReader)
 
 
 class LineReader:
     """A `Reader`. State: how far each file was read, by what its name adds to the one that was
     named."""
 
-    def __init__(
-        self, path: Path, crawl: int, places: dict[str, _At], fields: Sequence[str]
-    ) -> None:
+    def __init__(self, path: Path, crawl: int, place: Place | None, fields: Sequence[str]) -> None:
         self._path = path
         self._crawl = crawl
         # As it stands in the line of such a page: to look is much cheaper than to parse.
         self._mark = b'"crawl":%d,' % crawl
         self._fields = tuple(fields)
-        self._places = places
+        self._places = _read_place(place)
         self._sizes = self._committed()
 
     @property
@@ -83,7 +71,7 @@ class LineReader:
     def _pages_of(self, name: str, file: BinaryIO, size: int) -> Iterator[Page | None]:
         begin, given = self._places.get(name, (0, 0))
         is_packed = self._file(name).suffix == ZSTD
-        for lines, end in (_frames if is_packed else _lines)(file, begin, size):
+        for lines, end in (_frames if is_packed else _each_line)(file, begin, size):
             for number, line in enumerate(lines[given:], start=given + 1):
                 self._places[name] = (begin, number) if number < len(lines) else (end, 0)
                 yield self._page(line)
@@ -104,15 +92,10 @@ class LineReader:
         return {name: record.get(name, _OF_OLD.get(name)) for name in self._fields}
 
     def _committed(self) -> dict[str, int]:
-        manifest = lines_manifest(self._path)
-        try:
-            database = open_for_reading(manifest, SCHEMA)
+        with manifest_at(lines_manifest(self._path)) as database:
             if database is None:
                 return {}
-            with closing(database):
-                rows = database.rows("SELECT name, size FROM segments ORDER BY created_at, name")
-        except StateError as error:
-            raise ResultsAway(str(error)) from error
+            rows = database.rows("SELECT name, size FROM segments ORDER BY created_at, name")
         begin, end = self._around()
         return {name.removeprefix(begin).removesuffix(end): size for name, size in rows}
 
@@ -144,7 +127,7 @@ def _at(offset: Any, given: Any) -> _At:
     return offset, given
 
 
-def _lines(file: BinaryIO, begin: int, end: int) -> Iterator[tuple[list[bytes], int]]:
+def _each_line(file: BinaryIO, begin: int, end: int) -> Iterator[tuple[list[bytes], int]]:
     """Each by itself, with the offset behind it."""
     file.seek(begin)
     while begin < end:

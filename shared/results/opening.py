@@ -9,8 +9,8 @@ from manyhands.shared.results.protocol import Source
 
 # By scheme: module, class, and the extra that installs what it needs.
 KINDS = {
-    "jsonl": ("manyhands.shared.results.lines", "Lines", "api"),
-    "parquet": ("manyhands.shared.results.tables", "Tables", "parquet"),
+    "jsonl": ("manyhands.shared.results.lines", "lines", "api"),
+    "parquet": ("manyhands.shared.results.tables", "tables", "parquet"),
     "postgres": ("manyhands.shared.results.postgres", "Rows", "postgres"),
 }
 READABLE = "jsonl:FILE, parquet:DIRECTORY and postgres://… can be"

@@ -6,7 +6,6 @@ of a page are in a table of their own, in the order of the pages.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -17,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from manyhands.shared.crawl.page_fields import FIELDS, OF_LINKS, Kind
-from manyhands.shared.crawl.store.errors import StateError
-from manyhands.shared.crawl.store.sqlite.database import open_for_reading
 from manyhands.shared.jobs import rfc3339
+from manyhands.shared.results.files import FileSource, manifest_at
 from manyhands.shared.results.protocol import Page, Place, ResultsAway, WrongPlace
 from manyhands.shared.sinks.manifest_tables import (
     PARQUET_EDGES,
@@ -28,7 +26,6 @@ from manyhands.shared.sinks.manifest_tables import (
     PARQUET_SPOOL,
     SCHEMA,
 )
-from manyhands.shared.sinks.places import parse_place
 
 # Rows that become Python objects at a time.
 ROWS_AT_ONCE = 64
@@ -48,26 +45,21 @@ class _At(NamedTuple):
     given: int
 
 
-class Tables:
+def tables(url: str) -> FileSource:
     """For `parquet:DIRECTORY`."""
-
-    def __init__(self, url: str) -> None:
-        place = parse_place(url, {})
-        self.name = place.name
-        self._path = place.path
-
-    def read(self, crawl: int, place: Place | None, fields: Sequence[str]) -> "TableReader":
-        return TableReader(self._path, crawl, _read_place(place), fields)
+    return FileSource(url, TableReader)
 
 
 class TableReader:
     """A `Reader`. State: how far it has come."""
 
-    def __init__(self, directory: Path, crawl: int, at: _At, fields: Sequence[str]) -> None:
+    def __init__(
+        self, directory: Path, crawl: int, place: Place | None, fields: Sequence[str]
+    ) -> None:
         self._directory = directory
         self._crawl = crawl
         self._fields = tuple(fields)
-        self._at = at
+        self._at = _read_place(place)
         self._files = self._published()
 
     @property
@@ -96,22 +88,18 @@ class TableReader:
 
     def _published(self) -> list[tuple[int, str]]:
         manifest = self._directory / PARQUET_SPOOL / PARQUET_MANIFEST
-        try:
-            database = open_for_reading(manifest, SCHEMA)
+        with manifest_at(manifest) as database:
             if database is None:
                 return []
-            with closing(database):
-                if database.value("PRAGMA user_version") < SCHEMA.version:
-                    raise ResultsAway(
-                        f"{manifest} is of an earlier release: start a worker of this one, which "
-                        "brings it up to date"
-                    )
-                return database.rows(
-                    "SELECT published, name FROM segments WHERE published >= ? ORDER BY published",
-                    (self._at.number,),
+            if database.value("PRAGMA user_version") < SCHEMA.version:
+                raise ResultsAway(
+                    f"{manifest} is of an earlier release: start a worker of this one, which "
+                    "brings it up to date"
                 )
-        except StateError as error:
-            raise ResultsAway(str(error)) from error
+            return database.rows(
+                "SELECT published, name FROM segments WHERE published >= ? ORDER BY published",
+                (self._at.number,),
+            )
 
     def _parts(self, name: str) -> Iterator[tuple[str, Path]]:
         """Of one segment, by date, from ours on."""
