@@ -4,6 +4,7 @@ Files and databases are read in threads, a piece at a time and no further than t
 """
 
 import asyncio
+import hashlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -143,5 +144,6 @@ def _mark(source: Source, wanted: Wanted) -> Mark:
 
 
 def _listing(source: Source, wanted: Wanted) -> list[Any]:
-    """Of what a cursor is one."""
-    return [source.name, wanted.crawl, str(wanted.choice.listing)]
+    """Of what a cursor is one. Where the sink is concerns no client."""
+    sink = hashlib.blake2b(source.name.encode(), digest_size=8).hexdigest()
+    return [sink, wanted.crawl, str(wanted.choice.listing)]
