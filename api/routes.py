@@ -43,14 +43,14 @@ MAX_ID = 2**63 - 1
 router = APIRouter()
 
 
-def held(parts: Parts, body: bytes) -> Response:
+def held(parts: Parts, body: bytes, media_type: str = "application/json") -> Response:
     """An answer that may be large."""
-    busy = _too_many_pages()
+    busy = too_many_pages()
     otherwise = Response(busy.body(), busy.status, dict(busy.headers))
-    return HeldAnswer(body, parts.pages, otherwise, "application/json")
+    return HeldAnswer(body, parts.pages, otherwise, media_type)
 
 
-def _too_many_pages() -> Problem:
+def too_many_pages() -> Problem:
     return too_busy("too many large answers are being sent already")
 
 
@@ -258,7 +258,7 @@ async def _from_web(parts: Parts, path: str, what: str, size: int) -> Response:
             answer = await parts.web.get(path)
         answer.raise_for_status()
     except OverBudget:
-        raise _too_many_pages() from None
+        raise too_many_pages() from None
     except httpx.HTTPStatusError as error:
         raise _refused_by_web(error.response) from None
     except httpx.HTTPError as error:

@@ -256,7 +256,7 @@ class CrawlService:
 
     async def urls(self, crawl: int, state: UrlState, after: str | None, limit: int) -> UrlPage:
         """Shard after shard, by id within each."""
-        await self._require(crawl)
+        await self.require(crawl)
         place = read_cursor(after, 3) if after else None
 
         def read(readers: ShardReaders, layout: Layout) -> UrlPage:
@@ -274,7 +274,7 @@ class CrawlService:
         return await self._store.shards(read)
 
     async def errors(self, crawl: int) -> ErrorList:
-        await self._require(crawl)
+        await self.require(crawl)
         groups = await self._store.shards(lambda readers, layout: readers.errors(layout, crawl))
         return ErrorList(errors=views.errors(groups))
 
@@ -367,7 +367,7 @@ class CrawlService:
             rules=views.rule_views(for_all),
         )
 
-    async def _require(self, crawl: int) -> None:
+    async def require(self, crawl: int) -> None:
         await self._store.control(lambda control: control.crawl(crawl))
 
 

@@ -44,10 +44,26 @@ class HoldsPassword:
 
 
 Url = Annotated[str, HoldsPassword()]
-SinkUrls = Annotated[tuple[str, ...], HoldsPassword()]
 _SINK_URL = re.compile(r"[a-z][a-z0-9]*(\+[a-z0-9]+)?:.")
 # A comma that another URL follows: hosts of one URL may be separated by commas, too.
 _BETWEEN_URLS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
+
+
+def _sink_urls(value: object) -> object:
+    """Text with commas from a variable, a list from YAML."""
+    parts = _BETWEEN_URLS.split(value) if isinstance(value, str) else value
+    if not isinstance(parts, list):
+        return parts
+    urls = tuple(str(part).strip() for part in parts if str(part).strip())
+    for url in urls:
+        if not _SINK_URL.match(url):
+            raise ValueError(
+                f"{url.partition(':')[0]!r} does not begin like a sink, such as jsonl:FILE"
+            )
+    return urls
+
+
+SinkUrls = Annotated[tuple[str, ...], BeforeValidator(_sink_urls), HoldsPassword()]
 # Empty is none, not the current directory.
 OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
 
@@ -498,20 +514,16 @@ class SinksSettings(Section):
         description="seconds a record waits for others to be written with",
     )
 
-    @field_validator("urls", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        """Text with commas from a variable, a list from YAML."""
-        parts = _BETWEEN_URLS.split(value) if isinstance(value, str) else value
-        if not isinstance(parts, list):
-            return parts
-        urls = tuple(str(part).strip() for part in parts if str(part).strip())
-        for url in urls:
-            if not _SINK_URL.match(url):
-                raise ValueError(
-                    f"{url.partition(':')[0]!r} does not begin like a sink, such as jsonl:FILE"
-                )
-        return urls
+
+class ResultsSettings(Section):
+    """Where the pages of crawls are read back from."""
+
+    urls: SinkUrls = Field(
+        default=(),
+        repr=False,
+        description="the SINKS of the workers, as this machine reaches them; the first that is "
+        "jsonl:FILE, parquet:DIRECTORY or postgres://… is read; none: no results over HTTP",
+    )
 
 
 class WarcSettings(Section):
@@ -595,6 +607,7 @@ class Settings(Section):
     allow: AllowSettings = AllowSettings()
     crawl: CrawlSettings = CrawlSettings()
     sinks: SinksSettings = SinksSettings()
+    results: ResultsSettings = ResultsSettings()
     warc: WarcSettings = WarcSettings()
     pressure: PressureSettings = PressureSettings()
     # By the name of the stage; in the YAML file only.

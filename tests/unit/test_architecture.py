@@ -35,6 +35,8 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("urls", "jobs"),
         ("crawl", "settings", "faktory"),
         ("crawl.store", "http"),
+        ("sinks",),
+        ("results",),
     ),
     "worker": (
         ("records", "service"),
