@@ -79,49 +79,35 @@ FAMILIES = (
 
 
 class ProcessFigures:
-    """State: only the loop's lag, which each snapshot resets. `more` are the figures of its stages'
-    services."""
+    """State: only the loop's lag, which each snapshot resets. `more` are those of its intake and
+    its sinks."""
 
     def __init__(
         self,
         jobs: JobFigures,
-        source: FaktorySource,
+        slots: int,
         consumer: Consumer,
-        dialer: Dialer,
         lag: LoopLag,
         more: Callable[[], Iterable[Family]] = tuple,
     ) -> None:
         self._jobs = jobs
+        self._slots = slots
         self._more = more
-        self._source = source
         self._consumer = consumer
-        self._dialer = dialer
         self._lag = lag
 
     def snapshot(self) -> Figures:
         return Figures(
             [
                 *job_families(self._jobs),
-                *stage_families(self._source.stages),
-                *self._own_families(),
+                single(SLOTS, self._slots),
+                single(IN_HAND, len(self._consumer.in_hand)),
+                single(COPIES, self._consumer.copies_seen),
                 *system_families(),
                 lag_family(self._lag.take()),
                 *self._more(),
             ]
         )
-
-    def _own_families(self) -> Iterable[Family]:
-        source, consumer = self._source, self._consumer
-        round_trips_s = (stage.window.round_trip_s for stage in source.stages)
-        yield single(SLOTS, source.slots)
-        yield single(IN_HAND, len(consumer.in_hand))
-        yield single(HELD_BYTES, source.held_bytes)
-        yield single(COPIES, consumer.copies_seen)
-        yield single(COMMITS_PENDING, source.results.unanswered)
-        yield single(COMMITS_FAILED, source.results.given_up)
-        yield single(ROUND_TRIP, max(round_trips_s, default=0.0))
-        yield single(RECONNECTS, self._dialer.lost)
-        yield single(CONNECT_FAILURES, self._dialer.failed)
 
 
 def job_families(jobs: JobFigures) -> Iterable[Family]:
@@ -151,6 +137,16 @@ def stage_families(stages: Sequence[StageLanes]) -> Iterable[Family]:
     ):
         samples = [Sample([name], getattr(window, field)) for name, window in windows.items()]
         yield filled(made, samples)
+
+
+def faktory_families(source: FaktorySource, dialer: Dialer) -> Iterable[Family]:
+    round_trips_s = (stage.window.round_trip_s for stage in source.stages)
+    yield single(HELD_BYTES, source.held_bytes)
+    yield single(COMMITS_PENDING, source.results.unanswered)
+    yield single(COMMITS_FAILED, source.results.given_up)
+    yield single(ROUND_TRIP, max(round_trips_s, default=0.0))
+    yield single(RECONNECTS, dialer.lost)
+    yield single(CONNECT_FAILURES, dialer.failed)
 
 
 def system_families() -> Iterable[Family]:
