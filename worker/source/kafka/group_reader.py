@@ -29,7 +29,9 @@ from manyhands.worker.jobs.message import Message
 from manyhands.worker.source.kafka.partition import Held, Place
 from manyhands.worker.source.kafka.progress import Commit, Received
 
-POLL_S = 0.1
+# While nothing comes. Commands wait for as long, so it is short while somebody waits for one.
+POLL_S = 0.05
+HASTY_POLL_S = 0.002
 LOOK_S = 1.0
 # Taken at a time. More would hold the interpreter's lock for longer than a turn of the event loop.
 MOST_AT_ONCE = 500
@@ -85,6 +87,8 @@ class GroupReader:
         self._events = events
         self._grace_s = grace_s
         self._commands: deque[Callable[[Consumer], None]] = deque()
+        # Commits of what runs are waited for while nothing new may come.
+        self._paused: frozenset[Place] = frozenset()
         self._is_ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kafka group", daemon=True)
         self.ended: Future[None] = Future()
@@ -105,9 +109,11 @@ class GroupReader:
         self._is_ending.set()
 
     def pause(self, places: Sequence[Place]) -> None:
+        self._paused |= set(places)
         self._commands.append(lambda consumer: consumer.pause(_partitions(places)))
 
     def resume(self, places: Sequence[Place]) -> None:
+        self._paused -= set(places)
         self._commands.append(lambda consumer: consumer.resume(_partitions(places)))
 
     def commit(self, commits: Mapping[Place, Commit]) -> None:
@@ -147,7 +153,7 @@ class GroupReader:
             self._looked_at = now
             self._look_at_ends(consumer)
         # `consume` alone would wait for as many as it may bring.
-        first = consumer.poll(POLL_S)
+        first = consumer.poll(HASTY_POLL_S if self._paused else POLL_S)
         if first is None:
             return
         messages = [first, *consumer.consume(MOST_AT_ONCE, 0)]

@@ -4,7 +4,10 @@ A group's reader (group_reader.py, in a thread) brings the records of the partit
 Each partition knows which of its records may run now (partition_queue.py) and how far it is
 (progress.py). A record is done when its job has succeeded, or when it was written elsewhere: to a
 topic in which it waits for its next run, or to the one for what is given up. So the base always
-moves on, and once a second what is new is committed.
+moves on, and what is new is committed several times a second.
+
+A crash repeats what was running, and what had ended since the last answered commit: no more than
+there are slots of either.
 
 Everything here runs in the loop's thread; the reader's calls are handed over to it.
 """
@@ -46,7 +49,10 @@ from manyhands.worker.source.kafka.sender import NotSent, Sender
 from manyhands.worker.source.kafka.side_topics import KafkaAway, prepare_topics
 from manyhands.worker.source.kafka.topics import SideTopics, Topic
 
-COMMIT_S = 1.0
+# Between two commits while few jobs have ended. Many are committed at once, and while as many have
+# ended as there are slots, none is started: so many may run twice after a crash.
+COMMIT_S = 0.2
+HURRIED_SHARE = 1 / 4
 # What is kept here for each slot, so that a slot that becomes free need not wait for the reader.
 WAITING_PER_SLOT = 2
 LEAST_WAITING = 1000
@@ -94,6 +100,11 @@ class KafkaSource:
         self.waits_for = ""
         self._client = client
         self._free = slots
+        # Done since the last commit that was answered, of them in the commit on its way, and when
+        # the last one was sent.
+        self._uncommitted = 0
+        self._in_commit: int | None = None
+        self._committed_at = -COMMIT_S
         self._topics = topics
         self._side = side
         self._raw_types = raw_types
@@ -326,7 +337,7 @@ class KafkaSource:
         """Start what may run, one of each partition in turn."""
         self._fill_is_due = False
         now_ms = None
-        while self._free > 0 and self._turns and not self._is_quiet:
+        while self._may_start and self._turns:
             partition = self._turns[0]
             held = partition.queue.first()
             progress = partition.progress
@@ -350,6 +361,10 @@ class KafkaSource:
             self._start(partition, progress, partition.queue.take())
             if partition.is_paused:
                 self._bound(partition)
+
+    @property
+    def _may_start(self) -> bool:
+        return self._free > 0 and self._uncommitted < self.slots and not self._is_quiet
 
     def _awake(self, partition: Partition) -> None:
         self._may_run(partition)
@@ -457,6 +472,9 @@ class KafkaSource:
             partition.progress.done(held.place.offset)
             del partition.written_ms[held.place.offset]
             self.counts.done += 1
+            self._uncommitted += 1
+            if self._uncommitted >= HURRIED_SHARE * self.slots:
+                self._commit_what_is_new()
             if partition.is_full and partition.queue.first() is not None:
                 partition.is_full = False
                 self._may_run(partition)
@@ -494,6 +512,9 @@ class KafkaSource:
             self._commit_what_is_new()
 
     def _commit_what_is_new(self) -> None:
+        """One at a time: what comes meanwhile goes with the next."""
+        if self._in_commit is not None or not self._uncommitted:
+            return
         commits: dict[Place, Commit] = {}
         for place, partition in self.partitions.items():
             if partition.progress is None or not partition.is_ours:
@@ -502,10 +523,19 @@ class KafkaSource:
             if commit != partition.sent:
                 partition.sent = commits[place] = commit
         if commits:
+            self._in_commit = self._uncommitted
             self._reader.commit(commits)
+        else:
+            # All of it was of partitions that have gone.
+            self._uncommitted = 0
 
     def _hear_of_commit(self, offsets: Mapping[Place, int], error: KafkaError | None) -> None:
+        """Of the one on its way, or of one for partitions that have gone: then fewer are held for
+        uncommitted than are, until the next."""
         self.counts.commits += 1
+        if error is None:
+            self._uncommitted -= self._in_commit or 0
+        self._in_commit = None
         for place, offset in offsets.items():
             partition = self.partitions.get(place)
             if partition is None:
@@ -518,6 +548,9 @@ class KafkaSource:
         if error is not None:
             self.counts.commit_errors += 1
             self._say_once(error.str(), "a commit was refused")
+        elif self._uncommitted >= HURRIED_SHARE * self.slots:
+            self._commit_what_is_new()
+        self._fill_soon()
 
     async def _is_prepared(self) -> bool:
         """Wait for a broker that answers, and see that all topics are there; False if we are closed
