@@ -18,6 +18,7 @@ from manyhands.worker.service.families import (
     DURATION_BOUNDS_S,
     family,
     filled,
+    of_each,
     of_histogram,
     single,
 )
@@ -126,17 +127,15 @@ def job_families(jobs: JobFigures) -> Iterable[Family]:
 
 
 def stage_families(stages: Sequence[StageLanes]) -> Iterable[Family]:
-    windows = {stage.stage.name: stage.window for stage in stages}
-    for made, field in (
+    return of_each(
+        {(stage.stage.name,): stage.window for stage in stages},
         (STAGE_JOBS, "ended"),
         (STAGE_ACTIVE, "running"),
         (STAGE_SLOTS, "slots"),
         (STAGE_FETCHES, "outstanding"),
         (STAGE_WINDOW, "size"),
         (STAGE_LANES, "lanes"),
-    ):
-        samples = [Sample([name], getattr(window, field)) for name, window in windows.items()]
-        yield filled(made, samples)
+    )
 
 
 def faktory_families(source: FaktorySource, dialer: Dialer) -> Iterable[Family]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from manyhands.worker.service.families import family, filled, single
-from manyhands.worker.service.link import Family, Sample
+from manyhands.worker.service.families import family, of_each, single
+from manyhands.worker.service.link import Family
 from manyhands.worker.source.kafka.done_map import METADATA_BYTES
 from manyhands.worker.source.kafka.source import KafkaSource
 
@@ -36,8 +36,8 @@ FAMILIES = (
 
 
 def kafka_families(source: KafkaSource) -> Iterable[Family]:
-    views = source.views()
-    for made, field in (
+    yield from of_each(
+        {(view.topic, str(view.partition)): view for view in source.views()},
         (LAG, "lag"),
         (INCOMPLETE, "incomplete"),
         (OLDEST, "oldest_s"),
@@ -45,13 +45,7 @@ def kafka_families(source: KafkaSource) -> Iterable[Family]:
         (WAITING, "waiting"),
         (PAUSED, "is_paused"),
         (METADATA, "metadata_bytes"),
-    ):
-        samples = [
-            Sample([view.topic, str(view.partition)], float(value))
-            for view in views
-            if (value := getattr(view, field)) is not None
-        ]
-        yield filled(made, samples)
+    )
     counts = source.counts
     yield single(ASSIGNED, counts.assigned)
     yield single(DONE, counts.done)
