@@ -35,7 +35,9 @@ PENDING = family("kafka_commits_pending", "gauge", "Partitions with a commit on 
 
 
 def kafka_families(source: KafkaSource) -> Iterable[Family]:
-    views = {(view.topic, str(view.partition)): view for view in source.views()}
+    views: dict[tuple[str, ...], object] = {
+        (view.topic, str(view.partition)): view for view in source.views()
+    }
     yield from of_each(views, *OF_PARTITION)
     counts = source.counts
     yield single(ASSIGNED, counts.assigned)
