@@ -25,13 +25,14 @@ class Held:
     """A record that was received and is not done: its message and value, and its place among those
     of its partition. State: when it may run, if that was read from its headers."""
 
-    __slots__ = ("history", "key", "message", "place", "value", "written_ms")
+    __slots__ = ("history", "key", "message", "offset", "place", "value", "written_ms")
 
     def __init__(
         self, message: Message, value: bytes | None, place: Received, written_ms: int
     ) -> None:
         self.message = message
         self.key = message.key
+        self.offset = message.offset
         self.value = value
         self.place = place
         # When the broker or the producer says that it was written.

@@ -469,8 +469,8 @@ class KafkaSource:
 
     def _done(self, partition: Partition, held: Held) -> None:
         if partition.progress is not None:
-            partition.progress.done(held.place.offset)
-            del partition.written_ms[held.place.offset]
+            partition.progress.done(held.offset)
+            del partition.written_ms[held.offset]
             self.counts.done += 1
             self._uncommitted += 1
             if self._uncommitted >= HURRIED_SHARE * self.slots:
