@@ -57,6 +57,7 @@ HURRIED_SHARE = 1 / 4
 WAITING_PER_SLOT = 2
 LEAST_WAITING = 1000
 MOST_WAITING_BYTES = 64 * 1024 * 1024
+WITHOUT_PARTITIONS_S = 30.0
 # A job that was put back while we go on, and a record that could not be written elsewhere.
 AGAIN_AFTER_S = 1.0
 # Of a partition whose records all wait for their time.
@@ -128,6 +129,9 @@ class KafkaSource:
         self._deliver = deliver
         if not await self._is_prepared():
             return
+        # A member of a group that has more processes than partitions may never get one.
+        self.is_connected = True
+        self._loop.call_later(WITHOUT_PARTITIONS_S, self._say_without_partitions)
         self._reader.start()
         committing = asyncio.create_task(self._commit_now_and_then(), name="kafka commits")
         reading = asyncio.wrap_future(self._reader.ended)
@@ -225,7 +229,6 @@ class KafkaSource:
     # Partitions come and go
 
     def _take(self, partitions: Sequence[Assigned]) -> None:
-        self.is_connected = True
         self.counts.assigned += len(partitions)
         for one in partitions:
             topic = self._topics[one.place.topic]
@@ -580,6 +583,13 @@ class KafkaSource:
                 self._failure.set_exception(ConfigError(f"WORKER_SOURCE: {text}"))
         elif error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._say_once(text, "trouble with Kafka: trying again")
+
+    def _say_without_partitions(self) -> None:
+        if not self.counts.assigned and not self._is_quiet:
+            self._log.warning(
+                "no partition so far: there may be more processes than partitions; brokers older "
+                "than Kafka 4 need KAFKA_GROUP_PROTOCOL=classic"
+            )
 
     def _say_full(self, partition: Partition, progress: Progress) -> None:
         if partition.is_full:
