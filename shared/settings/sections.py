@@ -151,6 +151,17 @@ class WorkerSettings(Section):
         description="`fetch:2x500 parse:1x80`: processes x slots per stage, instead of "
         "WORKER_PROCESSES and WORKER_CONCURRENCY",
     )
+    source: Url = Field(
+        default="",
+        repr=False,
+        description="where jobs come from: kafka://user:…@host:9092?group=NAME (kafka+ssl:// with "
+        "TLS); empty: FAKTORY_URL",
+    )
+    topics: str = Field(
+        default="",
+        description="of a Kafka: `orders,clicks:none`; records run in the order of their key, of "
+        "their `:partition` or in `:none`; empty: the topics that handlers declare",
+    )
     queues: str = Field(
         default="",
         description="strict order `a,b` or weights `a:3,b:1`; `fetch.*` means the queues of all "
@@ -201,6 +212,40 @@ class WorkerSettings(Section):
     def _check_bind(cls, value: str) -> str:
         host_and_port(value)
         return value
+
+
+class KafkaSettings(Section):
+    """How a worker takes jobs from Kafka, if WORKER_SOURCE is one."""
+
+    password: SecretStr = Field(
+        default=SecretStr(""), description="becomes part of WORKER_SOURCE, if that has none"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        default="PLAIN", description="how user and password are sent"
+    )
+    ca_file: OptionalPath = Field(
+        default=None, description="CA certificate, if the brokers' is signed by your own CA"
+    )
+    group_protocol: Literal["consumer", "classic"] = Field(
+        default="consumer",
+        description="consumer: KIP-848, of Kafka 4; classic: for older brokers",
+    )
+    instance: str = Field(
+        default="",
+        pattern=r"^[a-zA-Z0-9._-]*$",
+        description="name of this service in its group: it keeps its partitions over a restart; "
+        "empty: none",
+    )
+    retry_delays_s: tuple[int, ...] = Field(
+        default=(5, 30, 300, 3600),
+        description="seconds before the retries of a failed record, the last one repeated; each "
+        "is a topic GROUP-retry-SECONDSs",
+    )
+
+    @field_validator("retry_delays_s", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _listed(value, int)
 
 
 class BrokerSettings(Section):
@@ -600,6 +645,7 @@ class Settings(Section):
 
     faktory: FaktorySettings = FaktorySettings()
     worker: WorkerSettings = WorkerSettings()
+    kafka: KafkaSettings = KafkaSettings()
     broker: BrokerSettings = BrokerSettings()
     api: ApiSettings = ApiSettings()
     batch: BatchSettings = BatchSettings()

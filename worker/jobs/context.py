@@ -6,6 +6,7 @@ from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobs import Job
 from manyhands.shared.logs import Logger, get_logger
 from manyhands.worker.jobs.delivery import Delivery
+from manyhands.worker.jobs.message import Message
 from manyhands.worker.records import Capture, PageRecord, PlainRecord, Record
 
 
@@ -64,6 +65,12 @@ class JobContext:
         """What the producer sent beside the arguments; may be empty."""
         custom = self.fields.get("custom")
         return custom if isinstance(custom, dict) else {}
+
+    @property
+    def message(self) -> Message | None:
+        """Of a worker that takes its jobs from Kafka: the record's topic, partition, offset, key
+        and headers."""
+        return self._delivery.message
 
     @property
     def answer_to(self) -> object:

@@ -23,6 +23,7 @@ from manyhands.shared.jobs import (
     rfc3339,
     utc_now,
 )
+from manyhands.worker.jobs.message import Message
 from manyhands.worker.jobs.outcomes import Defer, Move, PutBack, Retry
 
 # Time to report a result before the reservation ends: a share of it, within limits.
@@ -58,6 +59,7 @@ class Delivery:
         "is_settled",
         "jid",
         "jobtype",
+        "message",
         "payload",
         "reserved_until",
         "stage",
@@ -97,6 +99,8 @@ class Delivery:
         self.is_once: bool = fields.get("retry") == 0
         self.held_as = 0
         self.stage = 0
+        # Of a Kafka topic, if it came from one.
+        self.message: Message | None = None
         self.task: asyncio.Task[None] | None = None
         self.cancel_reason = ""
         self.copies: list[Delivery] | None = None

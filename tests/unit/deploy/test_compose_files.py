@@ -369,6 +369,8 @@ DECIDED_BY_THE_FILES = {
 }
 # Of the machine that the API is on.
 NOT_OF_WORKERS = {"CRAWL_FILES"}
+# These files run on Faktory or our broker.
+NOT_OF_FAKTORY = {"WORKER_SOURCE", "WORKER_TOPICS", *settings_of_section("kafka")}
 # A service of the API has three connections of its own.
 NOT_OF_THE_API = {"FAKTORY_CONNECTIONS"}
 
@@ -385,6 +387,7 @@ NOT_OF_THE_API = {"FAKTORY_CONNECTIONS"}
 )
 def test_every_setting_passes_through(path, name, sections, more):
     wanted = set().union(more, *map(settings_of_section, sections)) - DECIDED_BY_THE_FILES
+    wanted -= NOT_OF_FAKTORY
     wanted -= NOT_OF_WORKERS if name == "worker-service" else NOT_OF_THE_API
     given = read(path)["services"][name]["environment"]
     can_be_set = {each for each, value in given.items() if value is None or variables_of(value)}
