@@ -2,16 +2,18 @@
 
 import json
 import secrets
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 QUIET = {"log_level": 0}
 WAIT_S = 30.0
+NO_LEADER_YET = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class KafkaJobs:
         consumer = Consumer({**self._settings, "group.id": self.group})
         try:
             places = self._places(consumer, topic or self.topic)
-            ends = [consumer.get_watermark_offsets(place, timeout=WAIT_S)[1] for place in places]
+            ends = [end_of(consumer, place) for place in places]
             found = consumer.committed(places, timeout=WAIT_S)
             return sum(ends) - sum(max(0, one.offset) for one in found)
         finally:
@@ -103,7 +105,7 @@ class KafkaJobs:
         found = []
         try:
             for place in self._places(consumer, topic):
-                end = consumer.get_watermark_offsets(place, timeout=WAIT_S)[1]
+                end = end_of(consumer, place)
                 consumer.assign([TopicPartition(place.topic, place.partition, 0)])
                 for _ in range(end):
                     message = consumer.poll(WAIT_S)
@@ -124,7 +126,7 @@ class KafkaJobs:
             if topic not in consumer.list_topics(timeout=WAIT_S).topics:
                 return 0
             places = self._places(consumer, topic)
-            return sum(consumer.get_watermark_offsets(place, timeout=WAIT_S)[1] for place in places)
+            return sum(end_of(consumer, place) for place in places)
         finally:
             consumer.close()
 
@@ -132,6 +134,20 @@ class KafkaJobs:
     def _places(consumer: Consumer, topic: str) -> list[TopicPartition]:
         partitions = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
         return [TopicPartition(topic, number) for number in sorted(partitions)]
+
+
+def end_of(consumer: Consumer, place: TopicPartition) -> int:
+    """A topic that was made just now has no leader for a moment."""
+    give_up_at = time.monotonic() + WAIT_S
+    while True:
+        try:
+            offsets: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=WAIT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() > give_up_at:
+                raise
+            time.sleep(0.1)
+        else:
+            return offsets[1]
 
 
 def job(jobtype: str, args: list[Any], **more: Any) -> bytes:
