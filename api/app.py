@@ -168,6 +168,7 @@ class Service:
         batcher = Batcher(client, rules, self._metrics)
         self._metrics.held.set_function(lambda: batcher.held_jobs)
         crawls = await open_crawls(self._crawl, self._allow)
+        results = Results(self._results.urls)
         parts = Parts(
             settings=self._settings,
             client=client,
@@ -183,16 +184,16 @@ class Service:
             metrics=self._metrics,
             web=web,
             run_directory=self._run_directory,
-            results=Results(self._results.urls),
             crawls=crawls,
         )
         app.state.parts = self._parts = parts
+        app.state.results = results
         _drain_on_sigterm(parts)
         async with answering(self._run_directory, self._metrics.registry), web:
             self._log.info("ready", broker=str(address), is_locked=self._guard.has_keys)
             yield
         await client.close()
-        parts.results.close()
+        results.close()
         if parts.crawls is not None:
             await parts.crawls.close()
 

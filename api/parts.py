@@ -12,7 +12,6 @@ import httpx
 
 from manyhands.api.batcher import Batcher
 from manyhands.api.budget import Shares
-from manyhands.api.crawls.results import Results
 from manyhands.api.crawls.service import CrawlService
 from manyhands.api.intake import Intake
 from manyhands.api.keys import Key
@@ -46,7 +45,6 @@ class Parts:
     metrics: ApiMetrics
     web: httpx.AsyncClient
     run_directory: Path
-    results: Results
     # None without a state store.
     crawls: CrawlService | None = None
     is_draining: bool = False

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from manyhands.api.crawls.results import MAX_CURSOR_LENGTH, MOST_ROWS, Wanted
+from manyhands.api.crawls.results import MAX_CURSOR_LENGTH, MOST_ROWS, Results, Wanted
 from manyhands.api.crawls.routes import CrawlId, Crawls
 from manyhands.api.parts import Parts
 from manyhands.api.problems import Problem, unprocessable
@@ -134,12 +134,13 @@ async def _answer(parts: Parts, request: Request, wanted: Wanted, limit: int | N
     parts.refuse_if_draining()
     if limit is not None:
         return await _page(parts, request, wanted, limit)
+    results: Results = request.app.state.results
     async with AsyncExitStack() as stack:
         try:
             stack.enter_context(parts.pages.hold(STREAM_BYTES))
         except OverBudget:
             raise too_many_pages() from None
-        cursor, pieces = await stack.enter_async_context(parts.results.stream(wanted))
+        cursor, pieces = await stack.enter_async_context(results.stream(wanted))
         # So that what cannot be read is told as a problem, and not by half an answer.
         first = await anext(pieces) + await anext(pieces)
         headers = {"next-cursor": cursor}
@@ -149,9 +150,10 @@ async def _answer(parts: Parts, request: Request, wanted: Wanted, limit: int | N
 
 
 async def _page(parts: Parts, request: Request, wanted: Wanted, limit: int) -> Response:
+    results: Results = request.app.state.results
     try:
         with parts.pages.hold(PAGE_BYTES):
-            page = await parts.results.page(wanted, limit)
+            page = await results.page(wanted, limit)
     except OverBudget:
         raise too_many_pages() from None
     answer = held(parts, page.data, MEDIA_TYPES[wanted.form])

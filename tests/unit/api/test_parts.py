@@ -8,7 +8,6 @@ import pytest
 
 from manyhands.api.batcher import Batcher
 from manyhands.api.budget import Shares
-from manyhands.api.crawls.results import Results
 from manyhands.api.intake import Intake
 from manyhands.api.metrics import ApiMetrics
 from manyhands.api.parts import ANSWER_WITHIN_S, Parts, broker_failed
@@ -57,7 +56,6 @@ def make_parts(client: FakeClient) -> Parts:
         metrics=ApiMetrics(),
         web=cast("Any", None),
         run_directory=Path(),
-        results=Results(()),
     )
 
 

@@ -26,6 +26,7 @@ def test_these_can_be_in_a_file():
         "FAKTORY_WEB_URL_FILE",
         "CRAWL_STATE_FILE",
         "SINKS_FILE",
+        "RESULTS_FILE",
     }
 
 
