@@ -5,6 +5,7 @@ bounded here: `is_cut` says that a record has less than the page, or more than i
 """
 
 from collections.abc import Callable, Sequence, Set
+from functools import cached_property
 from html import escape
 from typing import Any, NamedTuple
 
@@ -43,12 +44,12 @@ _TEXTS = _OF_MAIN_CONTENT | {"full_text"}
 
 
 class ParsedTree(NamedTuple):
-    """A parsed page. `html` is all of it, decoded; `tags` counts what may be an element; `links`
+    """A parsed page. `html` is all of it, decoded, and `parsed` what the tree was made of; `links`
     are the elements that the links of its record were found in, each the first with that link."""
 
     tree: HTMLTree
     html: str
-    tags: int
+    parsed: str
     metas: Sequence[DOMNode]
     links: Sequence[DOMNode]
     base: Url
@@ -93,6 +94,11 @@ class _Maker:
     def __init__(self, page: ParsedTree) -> None:
         self._page = page
         self.is_cut = False
+
+    @cached_property
+    def _tags(self) -> int:
+        """What may be an element."""
+        return self._page.parsed.count("<")
 
     def link_texts(self) -> list[str]:
         found: list[str] = []
@@ -161,7 +167,7 @@ class _Maker:
     def texts(self, chosen: Set[str]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         tree = self._page.tree
-        is_formatted = self._page.tags <= MAX_FORMATTED_ELEMENTS
+        is_formatted = self._tags <= MAX_FORMATTED_ELEMENTS
         if "full_text" in chosen:
             values["full_text"] = self._bounded(_plain_text(tree, is_formatted=is_formatted))
         if _OF_MAIN_CONTENT.isdisjoint(chosen):
@@ -188,7 +194,7 @@ class _Maker:
 
     def _has_main_content(self) -> bool:
         """Whether it can be found in a time that the page is worth."""
-        tags = self._page.tags
+        tags = self._tags
         if tags < LEVELS_COUNTED_FROM:
             return True
         if tags > MAX_ELEMENTS:
