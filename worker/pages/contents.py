@@ -45,13 +45,15 @@ _TEXTS = _OF_MAIN_CONTENT | {"full_text"}
 
 class ParsedTree(NamedTuple):
     """A parsed page. `html` is all of it, decoded, and `parsed` what the tree was made of; `links`
-    are the elements that the links of its record were found in, each the first with that link."""
+    are the elements that the links of its record were found in, each the first with that link, and
+    `targets` where they lead, perhaps with more."""
 
     tree: HTMLTree
     html: str
     parsed: str
     metas: Sequence[DOMNode]
     links: Sequence[DOMNode]
+    targets: Sequence[str]
     base: Url
 
 
@@ -203,7 +205,11 @@ class _Maker:
 
     def _target(self) -> Callable[[str], str | None]:
         resolve = Links(self._page.base).resolve
-        known: dict[str, str | None] = {}
+        # Worked out once already, which is most of the time that a link takes.
+        known: dict[str, str | None] = {
+            node.getattr("href"): target
+            for node, target in zip(self._page.links, self._page.targets, strict=False)
+        }
 
         def target_of(reference: str) -> str | None:
             if reference not in known:
