@@ -211,7 +211,7 @@ class Owner:
             jobs=JobEnds(
                 self.admission,
                 GatheredPush(push, tasks).push,
-                self.queue_of,
+                self._pages,
                 fetch.truncate_bytes,
                 fetch.max_redirects,
             ),
