@@ -24,10 +24,12 @@ URLS_GIVEN_UP = 5_000
 
 
 class Claims(NamedTuple):
-    """URLs of one origin; without any, when the next one is due (None: never)."""
+    """URLs of one origin; without any, when the next one is due (None: never). `is_all`: the store
+    has no more that wait."""
 
     urls: list[ClaimedUrl]
     due_at: float | None
+    is_all: bool = False
 
 
 NO_CLAIMS = Claims([], None)
@@ -76,9 +78,12 @@ def _claim(
         shares = {origin: -(-most // (len(crawls) - place)) for origin, most in left.items()}
         for origin, urls in store.claim_each(shares, crawl, now).items():
             found[origin] += urls
-    empty = [origin for origin, urls in found.items() if not urls]
-    due = store.due_at_each(empty, crawls)
-    return {origin: Claims(urls, due.get(origin)) for origin, urls in found.items()}
+    short = {origin for origin, urls in found.items() if len(urls) < wanted[origin]}
+    due = store.due_at_each(short, crawls)
+    return {
+        origin: Claims(urls, None if urls else due.get(origin), origin in short - due.keys())
+        for origin, urls in found.items()
+    }
 
 
 def load_due(
