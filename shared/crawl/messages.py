@@ -20,8 +20,9 @@ from manyhands.shared.urls import shard_number
 CRAWL_QUEUE = "crawl"
 ALL_CRAWL_QUEUES = f"{CRAWL_QUEUE}.*"
 PARSE_PAGES = "parse_pages"
-# Since the first, pages bring along how they came and what of them is recorded.
-PAGES_VERSION = 2
+# Since the first, pages bring along how they came and what of them is recorded; since the second,
+# which URL a fetch job asked for.
+PAGES_VERSION = 3
 PARSED = "parsed"
 LINKS = "links"
 # For pages that belong to no crawl: the crawl's number, and the queue for their links.
@@ -46,13 +47,14 @@ class Message(BaseModel):
 
 
 class FetchedPage(NamedTuple):
-    """A page of a crawl, or of NO_CRAWL. `visit` identifies this fetch and its record; `key` is
-    hexadecimal; `robots_tag` and `refresh` are headers of the answer; `body` is packed by
-    worker.pages.bodies. `cuts` lists what was cut, and `is_truncated` says whether anything was,
-    by us or before. `follows` are the sources of URLs besides links, names of
-    shared.crawl.discovery. `fields` are chosen for its record, see shared.crawl.page_fields;
-    `arrival` is None if none of them asks for it. Of another `kind` than PAGE there is only a
-    record, with a `reason`, and no answer."""
+    """A page of a crawl, or of NO_CRAWL: of a fetch job or an archive. `visit` names this fetch
+    and its record; `key` is hexadecimal; `robots_tag` and `refresh` are headers of the
+    answer; `body` is packed by worker.pages.bodies. `cuts` lists what was cut, and `is_truncated`
+    says whether anything was, by us or before. `follows` are the sources of URLs besides links,
+    names of shared.crawl.discovery. `fields` are chosen for its record, see
+    shared.crawl.page_fields; `arrival` is None if none of them asks for it. Of another `kind` than
+    PAGE there is only a record, with a `reason`, and no answer. `asked_url` is that of a fetch job,
+    before redirects."""
 
     visit: str
     crawl: int
@@ -73,6 +75,11 @@ class FetchedPage(NamedTuple):
     arrival: Arrival | None = None
     kind: str = RecordKind.PAGE
     reason: str = ""
+    asked_url: str = ""
+
+    @property
+    def is_of_job(self) -> bool:
+        return bool(self.asked_url)
 
 
 class PagesMessage(Message):
@@ -136,8 +143,10 @@ def _plain(tuples: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _plain_page(page: FetchedPage) -> list[Any]:
-    *plain, arrival, kind, reason = page
+    *plain, arrival, kind, reason, asked_url = page
     plain.append(None if arrival is None else list(arrival))
+    if asked_url:
+        return [*plain, kind, reason, asked_url]
     return plain if kind == RecordKind.PAGE else [*plain, kind, reason]
 
 

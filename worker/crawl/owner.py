@@ -11,6 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from manyhands.shared.crawl.messages import crawl_queue
@@ -70,7 +71,8 @@ from manyhands.worker.net.fetcher import HopFetcher
 from manyhands.worker.service.link import Family, SlowSink
 from manyhands.worker.sinks.sinks import Sinks
 
-LOAD_S = 0.25
+# Shorter than domains are taken ahead of their time; what is new is loaded at once.
+LOAD_S = 0.5
 # Every second it is said that a sink is slow, while it is.
 SINK_NEWS_S = 5.0
 # What is said of the processor's share is of so long.
@@ -171,6 +173,7 @@ class Owner:
             self._leasing.shards,
             self.admission,
             push,
+            partial(self._working_set.told_new, are_stored=False),
             self._working_set.told_new,
             kept_s=fetch.kept_s,
         )
@@ -212,7 +215,7 @@ class Owner:
             jobs=JobEnds(
                 self.admission,
                 GatheredPush(push, tasks).push,
-                self.queue_of,
+                self._pages,
                 fetch.truncate_bytes,
                 fetch.max_redirects,
             ),

@@ -73,11 +73,6 @@ class JobContext:
         return self._delivery.message
 
     @property
-    def answer_to(self) -> object:
-        """Of a parse job: whom to tell that its page is parsed, see `handlers.parse`."""
-        return self._delivery.answer_to
-
-    @property
     def log(self) -> Logger:
         return get_logger("job").bind(id=self.id, jobtype=self._delivery.jobtype)
 

@@ -44,7 +44,6 @@ class Delivery:
     """
 
     __slots__ = (
-        "answer_to",
         "args",
         "cancel_reason",
         "copies",
@@ -78,8 +77,6 @@ class Delivery:
         # How many processes ended while they had it, as far as is known.
         self.deaths: int = 0
         self.version: int = FIRST_VERSION
-        # Where the parse job of a fetch job says that it is done.
-        self.answer_to: object = None
         if ours := _ours(fields):
             if _is_identity(ours):
                 self.id = ours["id"]
@@ -89,7 +86,6 @@ class Delivery:
                 self.version = version
             if type(deaths := ours.get("deaths")) is int:
                 self.deaths = deaths
-            self.answer_to = ours.get("answer_to")
         if "failure" in fields:
             self.deliveries += _retry_count(fields["failure"]) + 1
         reserve_for_s = max(fields.get("reserve_for") or DEFAULT_RESERVE_FOR_S, MIN_RESERVE_FOR_S)

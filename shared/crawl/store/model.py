@@ -96,10 +96,12 @@ class ClaimedUrl(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """URLs of one origin; without any, when the next one is due (None: never)."""
+    """URLs of one origin; without any, when the next one is due (None: never). `is_all`: the store
+    has no more that wait."""
 
     urls: list[ClaimedUrl]
     due_at: float | None
+    is_all: bool = False
 
 
 class Settled(NamedTuple):

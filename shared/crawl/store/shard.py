@@ -181,7 +181,9 @@ class Shard:
             for place, crawl in enumerate(crawls):
                 share = ceil((most - len(urls)) / (len(crawls) - place))
                 urls += ready[origin, crawl][:share]
-            claims[origin] = Claims(urls, None if urls else due_at.get(origin))
+            is_all = len(urls) < most and origin not in due_at
+            is_all = is_all and len(urls) == sum(len(ready[origin, crawl]) for crawl in crawls)
+            claims[origin] = Claims(urls, None if urls else due_at.get(origin), is_all)
         self._mark_claimed(claims, now)
         return claims
 

@@ -34,8 +34,27 @@ class Origin(HeapItem):
     ready_at: float = 0.0
     urls: deque[ClaimedUrl] = field(default_factory=deque)
     is_claiming: bool = False
-    # Something was queued while a claim was under way; the claim may have missed it.
+    # Something was queued while a claim was under way, which may have missed it. Of what was
+    # admitted the keys are known.
     has_news: bool = False
+    news: set[bytes] = field(default_factory=set)
+    # Those crawls for which the store has no URL of it that waits.
+    drained_for: tuple[int, ...] | None = None
+
+    def queued_again(self) -> None:
+        """A URL of it is in the store again."""
+        self.has_news = True
+        self.drained_for = None
+
+    def told_of(self, key: bytes, *, is_stored: bool) -> bool:
+        """A URL of it was admitted, or is about to be. Whether to claim it now."""
+        if self.is_claiming:
+            if is_stored:
+                self.news.add(key)
+            return False
+        if all(url.key != key for url in self.urls):
+            self.drained_for = None
+        return not self.urls
 
     @property
     def has_turns(self) -> bool:

@@ -32,6 +32,7 @@ from manyhands.worker.crawl.frontier.loading import (
     load_due,
     load_named,
 )
+from manyhands.worker.crawl.frontier.running import Running
 from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request, Schedule
 from manyhands.worker.crawl.politeness.delays import Delay, OriginState
 from manyhands.worker.crawl.shards.owned import OwnedShard
@@ -46,17 +47,25 @@ CLAIM_FOR_S = 2.0
 FEWEST_CLAIMED = 2
 MOST_CLAIMED = 32
 LEAVE_LOOK_S = 0.02
+NOBODY = Running()
 
 
 @dataclass(slots=True, eq=False)
 class ShardHosts:
-    """State: the domains of a shard that are in memory, by name, whether more are being loaded, and
-    whether it has no fetch job: without a crawl there is nothing to load then."""
+    """State: the domains of a shard that are in memory, by name, whether more are being loaded, the
+    keys of what was admitted meanwhile to others, and whether it has no fetch job: without a crawl
+    there is nothing to load then."""
 
     shard: OwnedShard
     domains: dict[str, Domain] = field(default_factory=dict)
     is_loading: bool = False
+    news: set[bytes] = field(default_factory=set)
     has_no_job: bool = False
+
+    def told_of(self, key: bytes, *, is_stored: bool) -> None:
+        """A URL of a domain that is not in memory was admitted, or is about to be."""
+        if self.is_loading and is_stored:
+            self.news.add(key)
 
     @property
     def is_busy(self) -> bool:
@@ -147,6 +156,7 @@ class WorkingSet:
         # Until one comes, even while the store is asked.
         hosts.has_no_job = are_jobs_all
         hosts.is_loading = True
+        hosts.news.clear()
         hopeless = self._hopeless[shard.number]
         try:
             due = partial(
@@ -172,8 +182,9 @@ class WorkingSet:
             hosts.is_loading = False
         if found is not None:
             hopeless.found(found)
+        is_all = hosts.news <= _keys_of(loaded)
         for each in loaded:
-            self._take_in(shard, each)
+            self._take_in(shard, each, running if is_all else NOBODY)
         if loaded:
             self._wake()
 
@@ -193,7 +204,7 @@ class WorkingSet:
         if loaded is None:
             return False
         if self._domain(shard, name) is not None:
-            self._take_in(shard, loaded)
+            self._take_in(shard, loaded, NOBODY)
             self._wake()
             return any(claims.urls for claims in loaded.claims.values())
         # Given up meanwhile.
@@ -202,9 +213,10 @@ class WorkingSet:
         self.notes.put_domain(domain, 0.0)
         return False
 
-    def told_new(self, number: int, urls: Sequence[NewUrl]) -> None:
-        """URLs were admitted. Domains in memory are refilled at once; the others come with a
-        load."""
+    def told_new(self, number: int, urls: Sequence[NewUrl], *, are_stored: bool = True) -> None:
+        """URLs were admitted. Domains in memory are refilled at once; the others come with a load.
+        Call it, too, when they are about to be stored, after that was asked for: then what leads
+        to their turns is asked for in the same transaction."""
         hosts = self._shards.get(number)
         if hosts is None or hosts.shard.is_leaving:
             return
@@ -213,13 +225,16 @@ class WorkingSet:
         unknown = set()
         for url in urls:
             domain = hosts.domains.get(url.domain)
-            if domain is None:
+            origin = None if domain is None else domain.origins.get(url.origin)
+            if origin is not None:
+                if origin.told_of(url.key, is_stored=are_stored):
+                    self.refill(origin)
+            elif domain is not None:
+                unknown.add(domain.name)
+            else:
                 is_other = True
-            elif (origin := domain.origins.get(url.origin)) is None:
-                unknown.add(url.domain)
-            elif origin.is_claiming or not origin.urls:
-                self.refill(origin)
-        for name in unknown:
+                hosts.told_of(url.key, is_stored=are_stored)
+        for name in unknown if are_stored else ():
             self._tasks.spawn(self.load_one(hosts.shard, name))
         if is_other and not hosts.is_loading:
             self._tasks.spawn(self.load(hosts.shard))
@@ -234,7 +249,9 @@ class WorkingSet:
         here = domain.origins.get(origin.name)
         if here is None:
             self._tasks.spawn(self.load_one(shard, domain.name))
-        elif here.is_claiming or not here.urls:
+            return
+        here.queued_again()
+        if not here.urls:
             self.refill(here)
 
     def orders_changed(self, domains: Collection[str]) -> None:
@@ -289,11 +306,16 @@ class WorkingSet:
             self._drop_origin(origin, until)
 
     def refill(self, origin: Origin) -> None:
-        if origin.is_claiming:
-            origin.has_news = True
-        elif origin in self.origins:
+        """It has few URLs, or none. One that a claim finds none for leaves memory."""
+        if origin.is_claiming or origin not in self.origins:
+            return
+        if origin.drained_for == self._crawls.running.at(origin.domain.name):
+            if not (origin.urls or origin.is_asked):
+                self._drop_origin(origin, None)
+        else:
             origin.is_claiming = True
             origin.has_news = False
+            origin.news.clear()
             self._tasks.spawn(self._claim_more(origin))
 
     def place(self, origin: Origin, claims: Claims = NO_CLAIMS, ready_at: float = 0.0) -> None:
@@ -325,10 +347,12 @@ class WorkingSet:
             return
         finally:
             origin.is_claiming = False
+        has_news = origin.has_news or not origin.news <= {url.key for url in claims.urls}
+        origin.drained_for = crawls if claims.is_all and not has_news else None
         if origin not in self.origins:
             # Given up meanwhile.
             self.notes.give_back(shard, claims.urls)
-        elif origin.has_news and not (claims.urls or origin.urls):
+        elif has_news and not (claims.urls or origin.urls):
             self.refill(origin)
         elif claims.urls or origin.urls or _is_soon(claims.due_at):
             self.place(origin, claims)
@@ -341,7 +365,8 @@ class WorkingSet:
         hosts = self.hosts_of(shard)
         return None if hosts is None else hosts.domains.get(name)
 
-    def _take_in(self, shard: OwnedShard, loaded: LoadedDomain) -> None:
+    def _take_in(self, shard: OwnedShard, loaded: LoadedDomain, running: Running) -> None:
+        """`running` are the crawls for which all was looked for."""
         hosts, stored = self.hosts_of(shard), loaded.domain
         if hosts is None:
             return
@@ -363,6 +388,8 @@ class WorkingSet:
                 state = OriginState.from_bytes(each.notes)
                 origin = domain.origins[each.origin] = Origin(each.id, each.origin, domain, state)
                 self.origins.add(origin)
+                crawls = running.at(stored.name)
+                origin.drained_for = crawls if crawls and claims.is_all else None
             self.place(origin, claims, each.ready_at)
 
     def _drop_origin(self, origin: Origin, due_at: float | None) -> None:
@@ -398,6 +425,10 @@ def _claims_of(domain: Domain) -> int:
     if domain.delay_s <= 0:
         return MOST_CLAIMED
     return max(FEWEST_CLAIMED, min(MOST_CLAIMED, int(CLAIM_FOR_S / domain.delay_s)))
+
+
+def _keys_of(loaded: Sequence[LoadedDomain]) -> set[bytes]:
+    return {url.key for one in loaded for claims in one.claims.values() for url in claims.urls}
 
 
 def _is_soon(due_at: float | None) -> bool:

@@ -59,6 +59,8 @@ JOBS = (
     " JOIN @urls AS urls ON urls.id = seen.url JOIN @origins AS origins ON origins.id = urls.origin"
     " JOIN @domains AS domains ON domains.id = origins.domain"
 )
+# Of a shard that has any of them.
+HAS_JOBS = "SELECT 1 FROM @seen WHERE crawl = 0 AND key = ANY(%s::uuid[]) LIMIT 1"
 RECEIVED = "SELECT source, up_to FROM @received"
 SEED_NAMES = "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s"
 DOMAINS = "SELECT id, name, next_at, delay_s FROM @domains WHERE queued > 0"

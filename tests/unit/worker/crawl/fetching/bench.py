@@ -159,18 +159,16 @@ class Bench:
             lambda _sources: None,
         )
         admission.laid_out(Layout(generation=1, shards=1, wanted=1, most_ever=1))
+        pages = PagePusher(self.outside.push, lambda shard: f"crawl.tag.{shard:02}", self.tasks)
         self.page_ends = PageEnds(
             admission=admission,
             notes=notes,
             sinks=cast("Sinks", self.outside),
-            pages=PagePusher(self.outside.push, lambda shard: f"crawl.tag.{shard:02}", self.tasks),
+            pages=pages,
             settling=settling,
             control=cast("Control", SimpleNamespace(tag="tag")),
             store_failed=self._store_failed,
-            jobs=JobEnds(
-                *(admission, self.outside.push, "crawl.tag.{:02}".format, TRUNCATE_BYTES),
-                max_redirects=5,
-            ),
+            jobs=JobEnds(admission, self.outside.push, pages, TRUNCATE_BYTES, max_redirects=5),
             retry_s=RETRY_S,
             truncate_bytes=TRUNCATE_BYTES,
             ends_are_recorded=False,
