@@ -14,6 +14,7 @@ from devservers.faketime import SettableClock, missing_for_faketime
 from devservers.faktory import FaktoryServer
 from devservers.kafka import KafkaServer
 from devservers.maven import java_servers, missing_for_java
+from devservers.nginx import NginxServer
 from devservers.pgbouncer import PgbouncerServer, missing_for_pgbouncer
 from devservers.postgres import PostgresServer, PostgresStandby
 from devservers.prometheus import PrometheusServer, missing_for_prometheus, promtool
@@ -28,6 +29,7 @@ __all__ = [
     "ElasticsearchServer",
     "FaktoryServer",
     "KafkaServer",
+    "NginxServer",
     "PgbouncerServer",
     "PostgresServer",
     "PostgresStandby",
