@@ -43,7 +43,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("pages",),
         ("sinks",),
         ("jobs", "warc"),
-        ("source", "crawl"),
+        ("source", "crawl", "page_functions"),
         ("process",),
         ("supervision",),
         ("commands", "testing"),

@@ -112,9 +112,9 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
 
     def claimable(
         self, crawl: int, wanted: Mapping[int, int], now: float
-    ) -> list[tuple[int, int, bytes, str, int, int, int, str]]:
+    ) -> list[tuple[int, int, bytes, str, int, int, int, str, str]]:
         """Up to so many of each of these origins: origin, id, key, URL, depth, redirects,
-        attempts, job."""
+        attempts, job, note."""
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None: ...
 

@@ -52,16 +52,17 @@ _ORIGIN_IDS = (
 # `seen` in the order of the keys, so that each page of its index is touched once.
 _ADD_URLS = (
     "WITH given AS MATERIALIZED (SELECT %s::bigint + place - 1 AS id, %s::bigint AS crawl, origin,"
-    " depth, redirects, key, url, nullif(job, '') AS job"
-    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[], %s::text[])"
-    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, job, place)),"
+    " depth, redirects, key, url, nullif(job, '') AS job, nullif(note, '') AS note"
+    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[], %s::text[],"
+    " %s::text[])"
+    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, job, note, place)),"
     " seen AS (INSERT INTO @seen (crawl, key, url) SELECT crawl, key, id FROM given ORDER BY key)"
-    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url, job)"
-    " SELECT id, crawl, %s, origin, depth, redirects, key, url, job FROM given"
+    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url, job, note)"
+    " SELECT id, crawl, %s, origin, depth, redirects, key, url, job, note FROM given"
 )
 _CLAIMABLE = (
     "SELECT wanted.origin, found.id, uuid_send(found.key), found.url, found.depth,"
-    " found.redirects, found.attempts, coalesce(found.job, '')"
+    " found.redirects, found.attempts, coalesce(found.job, ''), coalesce(found.note, '')"
     " FROM unnest(%s::bigint[], %s::integer[]) AS wanted (origin, most) CROSS JOIN LATERAL"
     " (SELECT * FROM @urls WHERE crawl = %s AND origin = wanted.origin AND not_before <= %s"
     f" AND {IS_QUEUED} ORDER BY not_before, id LIMIT wanted.most) AS found"
@@ -218,6 +219,7 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
                 uuids([url.key for url in urls]),
                 texts([url.url for url in urls]),
                 texts([url.job for url in urls]),
+                texts([url.note for url in urls]),
                 now,
             ),
         )
@@ -257,11 +259,11 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
 
     def claimable(
         self, crawl: int, wanted: Mapping[int, int], now: float
-    ) -> list[tuple[int, int, bytes, str, int, int, int, str]]:
+    ) -> list[tuple[int, int, bytes, str, int, int, int, str, str]]:
         rows = self._rows(_CLAIMABLE, (numbers(wanted), numbers(wanted.values()), crawl, now))
         return [
-            (origin, number, key, url, depth, redirects, attempts, job)
-            for origin, number, key, url, depth, redirects, attempts, job in rows
+            (origin, number, key, url, depth, redirects, attempts, job, note)
+            for origin, number, key, url, depth, redirects, attempts, job, note in rows
         ]
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None:
