@@ -19,6 +19,8 @@ from manyhands.worker.records import FIRST_VISIT, PageRecord, PlainRecord
 MOST_ATTEMPTS = 3
 # Characters.
 MAX_REASON_LENGTH = 160
+# Of it for the function's name, whose end says most.
+MAX_NAME_LENGTH = 80
 MAX_DETAIL_LENGTH = 4000
 MAX_LINE_LENGTH = 500
 # For an async function that is cancelled to end.
@@ -119,10 +121,10 @@ async def apply(
 
 def setback_of(function: PageFunction, fetched: FetchedPage, called: Called) -> Setback:
     attempts = fetched.attempts + 1
-    outcome = called.outcome
+    outcome, name = called.outcome, str(function)[-MAX_NAME_LENGTH:]
     again_after_s = None
     if isinstance(outcome, Retry):
-        reason, detail = f"page function {function}: {outcome.reason}", ""
+        reason, detail = f"page function {name}: {outcome.reason}", ""
         if attempts < MOST_ATTEMPTS:
             again_after_s = outcome.after_s
     else:
@@ -130,7 +132,7 @@ def setback_of(function: PageFunction, fetched: FetchedPage, called: Called) -> 
         # Without the message of an exception, which may differ from page to page: errors are
         # grouped by their reason.
         said = called.where and f"{outcome.error_type} ({called.where})"
-        reason = f"page function {function}: {said or outcome.message}"
+        reason = f"page function {name}: {said or outcome.message}"
         lines = [line[:MAX_LINE_LENGTH] for line in outcome.backtrace]
         detail = "\n".join(lines)[-MAX_DETAIL_LENGTH:]
     return Setback(

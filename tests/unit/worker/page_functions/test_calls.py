@@ -106,7 +106,7 @@ async def test_a_page_at_which_processes_ended_is_not_given_to_the_function(tmp_
     for _ in range(MOST_DEATHS):
         Deaths(tmp_path / "deaths").begin(PAGE.visit)
 
-    result = await applied(called.append, deaths=Deaths(tmp_path / "deaths"))
+    result = await applied(lambda page: called.append(page), deaths=Deaths(tmp_path / "deaths"))
 
     assert called == []
     assert result.setback is not None
