@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint unit format test audit demo prove loadtest loadtest-pages bench-consumer bench-broker bench-ingest \
+.PHONY: help setup check lint unit format test audit demo prove loadtest loadtest-mixed loadtest-pages bench-consumer bench-broker bench-ingest \
 	bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc image test-containers \
 	lock clean
 
@@ -89,6 +89,9 @@ bench-warc: setup ## WARC files decoded and exported, beside FastWARC and warcio
 
 loadtest: setup ## Locust against API, broker and worker; ends with a ledger of every job
 	$(PY) -m loadtest run $(ARGS)
+
+loadtest-mixed: setup ## Locust with jobs, pages to fetch and crawls; ends with a ledger of each
+	$(PY) -m loadtest mixed $(ARGS)
 
 loadtest-pages: setup ## The same with pages to fetch, on two worker hosts that are killed; needs root
 	$(PY) -m loadtest pages $(ARGS)

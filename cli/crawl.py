@@ -17,8 +17,8 @@ from manyhands.cli.consoles import for_people
 from manyhands.cli.crawl_run import check_output, find_order
 from manyhands.cli.figures import Snapshot, put_off, why_nothing
 from manyhands.cli.given_files import FILES, keep_exclusions, keep_seeds
-from manyhands.cli.output import Output, absolute_sink
-from manyhands.cli.saved import lines_of, read_kept
+from manyhands.cli.output import FOLDER, Output, absolute_sink
+from manyhands.cli.saved import absolute, lines_of, read_kept
 from manyhands.cli.seeds import UsageError, look_up, read_urls
 from manyhands.cli.services import (
     CRAWL_HANDLERS,
@@ -26,6 +26,7 @@ from manyhands.cli.services import (
     ServiceFailed,
     api,
     broker,
+    results_of,
     sinks,
     variables,
     worker,
@@ -47,6 +48,7 @@ STOPPING = "stopping: what is being fetched is finished (Ctrl-C again ends at on
 # The sections whose variables the user may set for a crawl.
 PASSED = ("fetch", "allow", "crawl", "pressure")
 SHOWN_PUT_OFF = 3
+MARKDOWN = "markdown"
 
 
 def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
         },
         "limits": {"pages": arguments.max_pages, "duration_s": arguments.max_duration},
         "politeness": {"delay_s": arguments.delay},
-        "records": {"fields": [name.strip() for name in arguments.fields.split(",")]},
+        "records": {"fields": _fields(arguments)},
     }
     if arguments.handlers is not None:
         request["handlers"] = arguments.handlers
@@ -84,6 +86,13 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
     return request | {"seeds": [url.text for url in read_urls(arguments.urls)]}
 
 
+def _fields(arguments: argparse.Namespace) -> list[str]:
+    names = [name.strip() for name in arguments.fields.split(",")]
+    # It is what the files are made of.
+    is_wanted = (arguments.output or "").endswith(FOLDER) and MARKDOWN not in names
+    return [*names, MARKDOWN] if is_wanted else names
+
+
 async def run_crawl(arguments: argparse.Namespace) -> int:
     console = for_people()
     has_seeds = bool(arguments.urls or arguments.seed_file)
@@ -102,7 +111,7 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
     with stop_by_signals(lambda: console.print(STOPPING)) as stop:
         async with (
             broker(place) as brokers,
-            api(place, brokers, variables("crawl", "allow") | _files_of(place)) as apis,
+            api(place, brokers, _api_settings(place, arguments)) as apis,
         ):
             sinks_too = [absolute_sink(url) for url in arguments.sink]
             order = await find_order(
@@ -144,6 +153,17 @@ def _given_files(place: Place, arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.exclude_file is not None:
         found["exclusions_file"] = keep_exclusions(place.directory, arguments.exclude_file)
     return found
+
+
+def _api_settings(place: Place, arguments: argparse.Namespace) -> dict[str, str]:
+    settings = variables("crawl", "allow") | _files_of(place)
+    kept = read_kept(place.directory)
+    output = arguments.output or (None if kept is None else kept.output)
+    if output is None:
+        # The file is called after the crawl, which the API has yet to start.
+        return settings
+    own, *_ = Output(absolute(output)).sinks(lines_of(place.directory, 1))
+    return settings | results_of({"SINKS": own})
 
 
 def _files_of(place: Place) -> dict[str, str]:

@@ -16,6 +16,7 @@ from devservers.kafka import KafkaServer
 from devservers.maven import java_servers, missing_for_java
 from devservers.pgbouncer import PgbouncerServer, missing_for_pgbouncer
 from devservers.postgres import PostgresServer, PostgresStandby
+from devservers.prometheus import PrometheusServer, missing_for_prometheus, promtool
 from devservers.relay import Relay
 from devservers.s3 import S3Server
 from devservers.toxiproxy import Proxy, Toxiproxy
@@ -30,6 +31,7 @@ __all__ = [
     "PgbouncerServer",
     "PostgresServer",
     "PostgresStandby",
+    "PrometheusServer",
     "Proxy",
     "Relay",
     "S3Server",
@@ -42,5 +44,7 @@ __all__ = [
     "missing_for_faketime",
     "missing_for_java",
     "missing_for_pgbouncer",
+    "missing_for_prometheus",
+    "promtool",
     "wget",
 ]

@@ -21,9 +21,8 @@ CRAWL_QUEUE = "crawl"
 ALL_CRAWL_QUEUES = f"{CRAWL_QUEUE}.*"
 PARSE_PAGES = "parse_pages"
 # Since the first, pages bring along how they came and what of them is recorded; since the second,
-# which page functions get them. A message says a version that others know if it needs no more.
+# which URL a fetch job asked for, and which page functions get them.
 PAGES_VERSION = 3
-PAGES_WITHOUT_FUNCTIONS = 2
 # Since the first, with what a page function made of a page.
 PARSED_VERSION = 2
 # Since the first, with notes.
@@ -55,15 +54,15 @@ class Message(BaseModel):
 
 
 class FetchedPage(NamedTuple):
-    """A page of a crawl, or of NO_CRAWL. `visit` identifies this fetch and its record; `key` is
-    hexadecimal; `robots_tag` and `refresh` are headers of the answer; `body` is packed by
-    worker.pages.bodies. `cuts` lists what was cut, and `is_truncated` says whether anything was,
-    by us or before. `follows` are the sources of URLs besides links, names of
-    shared.crawl.discovery. `fields` are chosen for its record, see shared.crawl.page_fields;
-    `arrival` is None if none of them asks for it. Of another `kind` than PAGE there is only a
-    record, with a `reason`, and no answer. `handlers` names the module whose page functions get the
-    page; `note` is what it was followed with, as JSON, and `attempts` how often it came to
-    nothing."""
+    """A page of a crawl, or of NO_CRAWL: of a fetch job or an archive. `visit` names this fetch
+    and its record; `key` is hexadecimal; `robots_tag` and `refresh` are headers of the
+    answer; `body` is packed by worker.pages.bodies. `cuts` lists what was cut, and `is_truncated`
+    says whether anything was, by us or before. `follows` are the sources of URLs besides links,
+    names of shared.crawl.discovery. `fields` are chosen for its record, see
+    shared.crawl.page_fields; `arrival` is None if none of them asks for it. Of another `kind` than
+    PAGE there is only a record, with a `reason`, and no answer. `asked_url` is that of a fetch job,
+    before redirects. `handlers` names the module whose page functions get the page; `note` is what
+    it was followed with, as JSON, and `attempts` how often it came to nothing."""
 
     visit: str
     crawl: int
@@ -84,9 +83,14 @@ class FetchedPage(NamedTuple):
     arrival: Arrival | None = None
     kind: str = RecordKind.PAGE
     reason: str = ""
+    asked_url: str = ""
     handlers: str = ""
     note: str = ""
     attempts: int = 0
+
+    @property
+    def is_of_job(self) -> bool:
+        return bool(self.asked_url)
 
 
 class PagesMessage(Message):
@@ -173,10 +177,12 @@ def _plain(tuples: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
 
 
 def _plain_page(page: FetchedPage) -> list[Any]:
-    *plain, arrival, kind, reason, handlers, note, attempts = page
+    *plain, arrival, kind, reason, asked_url, handlers, note, attempts = page
     plain.append(None if arrival is None else list(arrival))
     if handlers:
-        return [*plain, kind, reason, handlers, note, attempts]
+        return [*plain, kind, reason, asked_url, handlers, note, attempts]
+    if asked_url:
+        return [*plain, kind, reason, asked_url]
     return plain if kind == RecordKind.PAGE else [*plain, kind, reason]
 
 
@@ -208,9 +214,7 @@ def in_jobs(pages: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]
 
 def pages_job(message: PagesMessage, queue: str, jid: str) -> Job:
     made = _job(PARSE_PAGES, message, queue, jid)
-    made.version = PAGES_WITHOUT_FUNCTIONS
-    if any(page.handlers for page in message.pages):
-        made.version = PAGES_VERSION
+    made.version = PAGES_VERSION
     return made
 
 

@@ -35,10 +35,12 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("urls", "jobs"),
         ("crawl", "settings", "faktory"),
         ("crawl.store", "http"),
+        ("sinks",),
+        ("results",),
     ),
     "worker": (
         ("records", "service"),
-        ("net",),
+        ("net", "aws"),
         ("crawl.politeness",),
         ("pages",),
         ("sinks",),

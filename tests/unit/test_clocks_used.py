@@ -18,6 +18,7 @@ MAY_LOOK = {
     "worker/sinks/files/file_sink.py",
     "worker/sinks/files/line_files.py",
     "worker/supervision/cloudwatch.py",
+    "worker/supervision/cloudwatch_put.py",
     "worker/supervision/child_slot.py",
     "worker/supervision/supervisor.py",
 }

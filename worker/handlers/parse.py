@@ -1,6 +1,7 @@
-"""`parse`: a fetched page → one record with its title and links. `parse_pages`: the same of pages
-of a crawl, and one message to the owner of their shards with the links to follow. A crawl may name
-a module whose functions get its pages, see `page_functions`.
+"""`parse`: a fetched page → one record with its title and links. `parse_pages`: the same of several
+pages of crawls and fetch jobs, and one message to the owner of their shards: these are parsed, and
+those are the links to follow. A crawl may name a module whose functions get its pages, see
+`page_functions`.
 
 Results depend on the job's arguments alone, so a repeat makes the same records and message, as far
 as the functions of others do so.
@@ -36,10 +37,15 @@ from manyhands.worker.page_functions.calls import Applied, apply, no_functions
 from manyhands.worker.page_functions.deaths import Deaths
 from manyhands.worker.page_functions.registry import PAGE_FUNCTIONS, first_for
 from manyhands.worker.pages.bodies import BadBody
-from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH, ExtractedPage, extract, read
-from manyhands.worker.pages.html import MAX_LINKS, is_html
+from manyhands.worker.pages.extraction import (
+    MAX_LINKS_LENGTH,
+    ExtractedPage,
+    extract,
+    extract_of_job,
+)
+from manyhands.worker.pages.html import is_html
 from manyhands.worker.pages.page_ids import page_id, parsed_id
-from manyhands.worker.pages.page_records import outcome_of, record_of
+from manyhands.worker.pages.parse_jobs import page_of_job
 from manyhands.worker.records import PageRecord, PlainRecord
 
 _ARRIVAL = TypeAdapter(Arrival)
@@ -73,33 +79,22 @@ async def parse(
     arrival: list[Any] | None = None,
 ) -> None:
     try:
-        arrived = None if arrival is None else _ARRIVAL.validate_python(arrival)
-        look = read(body, content_type, final_url, MAX_LINKS)
+        page = page_of_job(
+            fetch_id=page_id(context.id),
+            key="",
+            asked_url=url,
+            url=final_url,
+            status=status,
+            content_type=content_type,
+            body=body,
+            is_truncated=is_truncated,
+            fetched_at=fetched_at,
+            cuts=tuple(cuts or ()),
+            arrival=None if arrival is None else _ARRIVAL.validate_python(arrival),
+        )
+        context.emit(extract_of_job(page))
     except (BadBody, InvalidUrl, ValidationError) as error:
         raise Dead(str(error)) from error
-    kind, reason = outcome_of(status, content_type)
-    page = FetchedPage(
-        visit=page_id(context.id),
-        crawl=NO_CRAWL,
-        key="",
-        url=final_url,
-        depth=0,
-        status=status,
-        content_type=content_type,
-        robots_tag="",
-        obeys_nofollow=False,
-        is_truncated=is_truncated,
-        fetched_at=fetched_at,
-        body=body,
-        arrival=arrived,
-        kind=kind,
-        reason=reason,
-    )
-    context.emit(record_of(page, look, (*(cuts or ()), *look.said.cuts), asked_url=url))
-    match context.answer_to:
-        case [str(queue), str(key), str(fetched)]:
-            parsed = ParsedPage(NO_CRAWL, key, fetched, 0, [], "")
-            context.push(parsed_job(ParsedMessage(pages=[parsed]), queue, parsed_id(context.id)))
 
 
 @job(PARSE_PAGES, queue=PARSE_QUEUE, version=PAGES_VERSION)
@@ -148,6 +143,8 @@ async def _parse_page(
     page: FetchedPage, context: JobContext, *, is_alone: bool
 ) -> tuple[ParsedPage, bool]:
     """And whether a page function took too long."""
+    if page.is_of_job:
+        return _parse_page_of_job(page, context), False
     # A page of no crawl has nothing but its record: without a place for it the job fails.
     is_recorded = page.crawl == NO_CRAWL or context.can_emit(PageRecord)
     applied = Applied(extract(page, is_recorded=is_recorded or page.handlers != ""))
@@ -183,3 +180,12 @@ async def _with_function(
         limit_s=FUNCTION_S,
         deaths=DEATHS if is_alone else None,
     )
+
+
+def _parse_page_of_job(page: FetchedPage, context: JobContext) -> ParsedPage:
+    problem = ""
+    try:
+        context.emit(extract_of_job(page))
+    except (BadBody, InvalidUrl) as error:
+        problem = f"not parsed: {error}"
+    return ParsedPage(page.crawl, page.key, page.url, page.depth, [], problem)

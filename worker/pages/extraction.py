@@ -1,5 +1,5 @@
-"""Makes a record and the links to follow from a fetched page of a crawl, in one function that can
-run wherever the page is. Pure."""
+"""Makes a record and the links to follow from a fetched page of a crawl, and the record of a fetch
+job's page, each in one function that can run wherever the page is. Pure."""
 
 from collections.abc import Collection
 from itertools import chain
@@ -13,9 +13,14 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import parse_url
 from manyhands.worker.pages import documents, html
 from manyhands.worker.pages.bodies import BadBody, unpack
-from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, Extract
+from manyhands.worker.pages.html import (
+    MAX_CRAWLED_LINKS,
+    MAX_DIRECTIVES_LENGTH,
+    MAX_LINKS,
+    Extract,
+)
 from manyhands.worker.pages.listings import read_listing
-from manyhands.worker.pages.page_records import Look, record_of
+from manyhands.worker.pages.page_records import Look, outcome_of, record_of
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 from manyhands.worker.pages.sitemap_records import sitemap_records
 from manyhands.worker.records import PageRecord, PlainRecord
@@ -66,6 +71,16 @@ def extract(page: FetchedPage, *, is_recorded: bool = True) -> ExtractedPage:
         cuts = (*cuts, Cut.LINK_LIMIT)
     record, problem = _record(page, look, cuts, header) if is_recorded else (None, "")
     return ExtractedPage(record, links, problem, cuts, page.depth, not_followed=not_followed)
+
+
+def extract_of_job(page: FetchedPage) -> PageRecord:
+    """The record of a fetch job's page, whatever the page itself says of being indexed. Raises
+    BadBody or InvalidUrl."""
+    look = read(page.body, page.content_type, page.url, MAX_LINKS)
+    kind, reason = outcome_of(page.status, page.content_type)
+    cuts = (*page.cuts, *look.said.cuts)
+    page = page._replace(kind=kind, reason=reason)
+    return record_of(page, look, cuts, asked_url=page.asked_url)
 
 
 def _extract_listing(page: FetchedPage, *, is_recorded: bool) -> ExtractedPage:

@@ -98,6 +98,15 @@ class ClaimedUrl(NamedTuple):
         return Settled(self.id, UrlState.QUEUED, 0, reason, attempts=self.attempts)
 
 
+class Claims(NamedTuple):
+    """URLs of one origin; without any, when the next one is due (None: never). `is_all`: the store
+    has no more that wait."""
+
+    urls: list[ClaimedUrl]
+    due_at: float | None
+    is_all: bool = False
+
+
 class Settled(NamedTuple):
     """What becomes of a claimed URL. QUEUED is a retry or a deferral until `not_before`."""
 
@@ -209,6 +218,16 @@ class JobRow(NamedTuple):
     attempts: int
     updated_at: float
     due_at: float
+
+
+class Due(NamedTuple):
+    """What of a crawl could be fetched at this moment: so many domains with a URL whose time has
+    come, the first of them at `since`. Of a domain one URL counts, because politeness lets no more
+    go at a time. URLs that an owner has in memory are told by itself."""
+
+    crawl: int
+    domains: int
+    since: float
 
 
 class EndedJob(NamedTuple):
@@ -354,6 +373,8 @@ class Lease:
     owner: str
     epoch: int
     is_live: bool
+    # Its owner let it go; one that is neither live nor given back ran out.
+    is_given_back: bool = False
 
 
 # Among a member's figures: pages that were granted to it and are not counted in any store yet.
@@ -363,6 +384,10 @@ SHARDS_AWAY = "shards_away"
 # And how long the broker has not answered, and how much of the time it has work.
 BROKER_WAIT_MS = "broker_wait_ms"
 PROCESSOR_PERCENT = "processor_percent"
+# And, with the number of a crawl behind it, how many domains in its memory have a URL of that crawl
+# whose time has come, and for how long the first of them has waited.
+DUE = "due "
+LAG_MS = "lag_ms "
 # And, if a sink is slow, how long its oldest record waits, ms: its name is behind this.
 SLOW_SINK = "slow_sink_ms "
 

@@ -1,8 +1,10 @@
 """What an owner does with a shard, whatever keeps its rows."""
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import ceil, inf
 from typing import TypeVar
 
 from manyhands.shared.crawl.messages import NO_CRAWL
@@ -15,6 +17,8 @@ from manyhands.shared.crawl.store.model import (
     STATE_COUNTERS,
     Admitted,
     ClaimedUrl,
+    Claims,
+    Due,
     EndedJob,
     ErrorGroup,
     Fetches,
@@ -119,6 +123,10 @@ class Shard:
         self._write_tally()
         return self._rows.put_off_of(crawl, now, limit)
 
+    def due(self, crawls: Sequence[int], now: float, *, is_owned: bool) -> list[Due]:
+        self._write_tally()
+        return self._rows.due(crawls, now, is_owned=is_owned)
+
     # Frontier
 
     def admit(
@@ -137,10 +145,9 @@ class Shard:
         self._write_tally()
         return self._take(self._rows.due_domains(due_by, limit))
 
-    def take_domain(self, name: str) -> StoredDomain | None:
+    def take_named(self, names: Collection[str]) -> list[StoredDomain]:
         self._write_tally()
-        found = self._take(self._rows.domain_named(name))
-        return found[0] if found else None
+        return self._take(self._rows.domains_named(names))
 
     def taken_domains(self) -> list[StoredDomain]:
         self._write_tally()
@@ -156,30 +163,37 @@ class Shard:
         self._tally.origins[origin_id] = (ready_at, notes)
 
     def claim(self, origin_id: int, crawl: int, now: float, limit: int) -> list[ClaimedUrl]:
-        return self.claim_each({origin_id: limit}, crawl, now)[origin_id]
+        return self.claim_each({origin_id: limit}, [crawl], now)[origin_id].urls
 
     def claim_each(
-        self, wanted: Mapping[int, int], crawl: int, now: float
-    ) -> dict[int, list[ClaimedUrl]]:
-        found: dict[int, list[ClaimedUrl]] = {origin: [] for origin in wanted}
-        for origin, number, key, url, depth, redirects, attempts, job, note in self._rows.claimable(
-            crawl, wanted, now
-        ):
-            claimed = ClaimedUrl(number, crawl, key, url, depth, redirects, attempts, job, note)
-            found[origin].append(claimed)
-        ids = [one.id for urls in found.values() for one in urls]
-        if ids:
-            self._rows.mark_claimed(ids, self._epoch, now)
-        for origin, urls in found.items():
-            if urls:
-                self._tally.move(crawl, origin, UrlState.QUEUED, UrlState.CLAIMED, len(urls))
-        return found
+        self, wanted: Mapping[int, int], crawls: Sequence[int], now: float
+    ) -> dict[int, Claims]:
+        ready: defaultdict[tuple[int, int], list[ClaimedUrl]] = defaultdict(list)
+        due_at: dict[int, float] = {}
+        rows = self._rows.next_urls(wanted, crawls) if wanted and crawls else []
+        for origin, not_before, url in rows:
+            if not_before <= now:
+                ready[origin, url.crawl].append(url)
+            else:
+                due_at[origin] = min(not_before, due_at.get(origin, inf))
+        claims = {}
+        for origin, most in wanted.items():
+            urls: list[ClaimedUrl] = []
+            for place, crawl in enumerate(crawls):
+                share = ceil((most - len(urls)) / (len(crawls) - place))
+                urls += ready[origin, crawl][:share]
+            is_all = len(urls) < most and origin not in due_at
+            is_all = is_all and len(urls) == sum(len(ready[origin, crawl]) for crawl in crawls)
+            claims[origin] = Claims(urls, None if urls else due_at.get(origin), is_all)
+        self._mark_claimed(claims, now)
+        return claims
 
-    def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
-        return self.due_at_each([origin_id], crawls).get(origin_id)
-
-    def due_at_each(self, origins: Collection[int], crawls: Collection[int]) -> dict[int, float]:
-        return self._rows.due_at(crawls, origins) if origins and crawls else {}
+    def _mark_claimed(self, claims: Mapping[int, Claims], now: float) -> None:
+        claimed = [(origin, url) for origin, one in claims.items() for url in one.urls]
+        if claimed:
+            self._rows.mark_claimed([url.id for _, url in claimed], self._epoch, now)
+        for origin, url in claimed:
+            self._tally.move(url.crawl, origin, UrlState.QUEUED, UrlState.CLAIMED)
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
         for one in settled:
@@ -355,8 +369,8 @@ class Shard:
 
     # Robots
 
-    def robots(self, origin: str) -> StoredRobots | None:
-        return self._rows.robots(origin)
+    def robots(self, origins: Collection[str]) -> dict[str, StoredRobots]:
+        return self._rows.robots(origins)
 
     def keep_robots(self, origin: str, robots: StoredRobots) -> None:
         self._rows.keep_robots(origin, robots)
@@ -366,19 +380,20 @@ class Shard:
 
     # Links for other shards
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        self._tally.count(crawl, "outgoing", 1)
-        return self._rows.send(target, crawl, payload)
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        if batches:
+            self._tally.count(crawl, "outgoing", len(batches))
+            self._rows.send(crawl, batches)
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         return self._rows.outgoing(after, limit)
 
-    def delivered(self, target: int, up_to: int) -> None:
-        for crawl, number in self._rows.forget_outgoing(target, up_to).items():
+    def delivered(self, up_to: Mapping[int, int]) -> None:
+        for crawl, number in self._rows.forget_outgoing(up_to).items():
             self._tally.count(crawl, "outgoing", -number)
 
-    def receive(self, source: int, sequence: int) -> bool:
-        return self._rows.receive(source, sequence)
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        return self._rows.receive(batches) if batches else []
 
     # Parts of the above
 

@@ -7,7 +7,7 @@ at any point repeats work and loses none.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -71,9 +71,17 @@ class Coming(NamedTuple):
     urls: list[NewUrl]
 
 
+class Received(NamedTuple):
+    """A batch of links from another shard, and those that may be new here."""
+
+    source: int
+    sequence: int
+    coming: Coming
+
+
 class Admission:
     """State: what was last admitted. `owned` are the owner's open shards; `told_new` is called with
-    what was admitted, `told_outgoing` when links wait for other shards."""
+    what was admitted, `told_outgoing` with the shards whose links wait for others."""
 
     def __init__(
         self,
@@ -82,7 +90,7 @@ class Admission:
         owned: Mapping[int, object],
         figures: CrawlFigures,
         told_new: Told,
-        told_outgoing: Callable[[], None],
+        told_outgoing: Callable[[Collection[int]], None],
     ) -> None:
         self._store = store
         self._crawls = crawls
@@ -157,7 +165,7 @@ class Admission:
         if message.generation != self.generation:
             return  # of an old layout; the sender still has it, and sends it again
         shard = self._require(message.target)
-        batches = []
+        received = []
         for batch in message.batches:
             crawl = self._crawls.by_id.get(batch.crawl)
             urls: list[NewUrl] = []
@@ -166,17 +174,11 @@ class Admission:
                 for url, depth, redirects, *note in batch.links:
                     found = sorting.sort([url], depth, redirects, *note)
                     urls += found.by_shard.get(shard, [])
-            batches.append((batch, urls, self._host_limit(batch.crawl)))
-
-        def receive(store: ShardStore) -> None:
-            now = clock.now()
-            for batch, urls, limit in batches:
-                if store.receive(batch.source, batch.sequence) and urls:
-                    _admit(store, batch.crawl, urls, now, limit)
-
-        await self._store.change(shard, receive)
-        for batch, urls, _ in batches:
-            self._admitted(shard, batch.crawl, urls)
+            coming = Coming(batch.crawl, self._host_limit(batch.crawl), urls)
+            received.append(Received(batch.source, batch.sequence, coming))
+        await self._store.change_with(shard, _receive_all, received)
+        for one in received:
+            self._admitted(shard, one.coming.crawl, one.coming.urls)
 
     async def seeds(
         self, shard: int, batches: Sequence[SeedBatch]
@@ -280,8 +282,8 @@ class Admission:
                 self._admitted(shard, ending.crawl, ending.mine)
                 if isinstance(ending.ends, Unparsed) and ending.ends.not_before is not None:
                     self._told_new(shard, [new_url(parse_url(ending.ends.url), 0)])
-        if any(ending.links.by_shard for _, ending in endings):
-            self._told_outgoing()
+        if sent := {shard for shard, ending in endings if ending.links.by_shard}:
+            self._told_outgoing(sent)
         return ended
 
     async def _admit(self, shard: int, crawl: int, urls: list[NewUrl]) -> None:
@@ -357,6 +359,14 @@ def _admit_all(store: ShardStore, all_coming: list[Coming]) -> list[None]:
     return [None] * len(all_coming)
 
 
+def _receive_all(store: ShardStore, messages: list[list[Received]]) -> list[None]:
+    received = [one for message in messages for one in message]
+    new = store.receive([(one.source, one.sequence) for one in received])
+    coming = [received[place].coming for place in new]
+    _admit_all(store, [one for one in coming if one.urls])
+    return [None] * len(messages)
+
+
 def _end(store: ShardStore, endings: list[Ending]) -> None:
     now = clock.now()
     for crawl in {ending.crawl for ending in endings}:
@@ -371,9 +381,14 @@ def _end(store: ShardStore, endings: list[Ending]) -> None:
             for to, urls in ending.links.by_shard.items():
                 outgoing.setdefault(to, []).extend(as_links(urls))
         store.count(crawl, counts)
-        for to, links in outgoing.items():
-            for start in range(0, len(links), LINKS_OF_BATCH):
-                store.send(to, crawl, orjson.dumps(links[start : start + LINKS_OF_BATCH]))
+        store.send(
+            crawl,
+            [
+                (to, orjson.dumps(links[start : start + LINKS_OF_BATCH]))
+                for to, links in outgoing.items()
+                for start in range(0, len(links), LINKS_OF_BATCH)
+            ],
+        )
 
 
 def _ended_now(

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from manyhands.shared.crawl.store.model import Outgoing
 from manyhands.shared.crawl.store.sqlite import links as sqlite_links
 from manyhands.shared.crawl.store.sqlite.database import Database, make_file
 from manyhands.shared.crawl.store.sqlite.directory import generation_directory
@@ -59,8 +58,8 @@ class SqliteNewShard(SqliteTables):
         seen = sorted((row[2], row[10], row[0]) for row in numbered)
         self.database.run_many("INSERT INTO seen VALUES (?, ?, ?)", seen)
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        return sqlite_links.send(self.database, target, crawl, payload)
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        sqlite_links.send(self.database, crawl, batches)
 
     def finish(self) -> None:
         sync(self.database.path)

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import STATE_COUNTERS, Outgoing
+from manyhands.shared.crawl.store.model import STATE_COUNTERS
 from manyhands.shared.crawl.store.rows import TallyRows
 from manyhands.shared.crawl.store.tally import Errors, add_errors
 from manyhands.shared.crawl.store.whole.tables import Row, WritableTables
@@ -67,8 +67,8 @@ class NewShard(WritableTables, Protocol):
         depth, redirects, key, URL, reason, job or None, note or None; the ids go on in this
         order."""
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        """Keep a batch of links until its shard has it."""
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        """Keep batches of links, each with its target, until their shards have them."""
 
     def finish(self) -> None:
         """Bring all of it to the disk."""
@@ -128,7 +128,7 @@ class NewShards:
         for target, links in by_shard.items():
             keeper = self._shards[(target + 1) % number]
             with keeper.transaction():
-                keeper.send(target, crawl, orjson.dumps(links))
+                keeper.send(crawl, [(target, orjson.dumps(links))])
 
     def finish(self) -> None:
         """Count what has come, and bring it to the disk."""
