@@ -297,6 +297,11 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         help=f"what records hold: {DEFAULT_NAME}, or any of {', '.join(CHOICES)}",
     )
     crawl.add_argument(
+        "--handlers",
+        metavar="MODULE",
+        help="a module here with @page functions of your own, such as quotes for quotes.py",
+    )
+    crawl.add_argument(
         *("-o", "--output"),
         metavar="FILE",
         help="where to write records: .jsonl, .ndjson (also .zst), .parquet, .warc.gz, or DIR/ for "

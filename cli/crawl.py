@@ -43,7 +43,7 @@ NO_EMAIL = (
     "can write to you"
 )
 # By the part of the request that they make.
-OPTIONS = {"contact": "--email", "records.fields": "--fields"}
+OPTIONS = {"contact": "--email", "records.fields": "--fields", "handlers": "--handlers"}
 STOPPING = "stopping: what is being fetched is finished (Ctrl-C again ends at once)"
 # The sections whose variables the user may set for a crawl.
 PASSED = ("fetch", "allow", "crawl", "pressure")
@@ -66,6 +66,8 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
         "politeness": {"delay_s": arguments.delay},
         "records": {"fields": _fields(arguments)},
     }
+    if arguments.handlers is not None:
+        request["handlers"] = arguments.handlers
     if arguments.skip_files:
         request["scope"]["skips_files"] = True
     discovery: dict[str, Any] = dict.fromkeys(arguments.without, False)
@@ -119,7 +121,11 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
             told = [f"records go to {output.file}", *map(masked_url, order.kept.sinks)]
             console.print(f"{order}\n{', '.join(told)}")
             own = output.sinks(lines_of(place.directory, order.id))
-            settings = _worker_settings([*own, *order.kept.sinks], _stages(console, arguments))
+            settings = _worker_settings(
+                [*own, *order.kept.sinks],
+                _stages(console, arguments),
+                order.kept.request.get("handlers"),
+            )
             async with (
                 worker(place, brokers, settings) as workers,
                 api_client(workers.url) as worker_api,
@@ -186,11 +192,11 @@ async def _check_hosts(console: Console, texts: Sequence[str]) -> None:
         console.print(f"host not found: {', '.join(found.missing)}")
 
 
-def _worker_settings(urls: Sequence[str], stages: str) -> dict[str, str]:
+def _worker_settings(urls: Sequence[str], stages: str, handlers: str | None) -> dict[str, str]:
     return {
         **variables(*PASSED),
         "WORKER_STAGES": stages,
-        "WORKER_HANDLERS": CRAWL_HANDLERS,
+        "WORKER_HANDLERS": ",".join(filter(None, (CRAWL_HANDLERS, handlers))),
         **sinks(*urls),
     }
 

@@ -511,6 +511,12 @@ class CrawlSettings(Section):
         le=30 * 86_400,
         description="the same for a crawl without a limit",
     )
+    page_function_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=120,
+        description="seconds that a @page function may take for a page, which fails then",
+    )
     lease_s: float = Field(
         default=5.0,
         ge=1,

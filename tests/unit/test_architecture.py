@@ -45,7 +45,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("pages",),
         ("sinks",),
         ("jobs", "warc"),
-        ("source", "crawl"),
+        ("source", "crawl", "page_functions"),
         ("process",),
         ("supervision",),
         ("commands", "testing"),

@@ -37,7 +37,7 @@ class KeyConflict(ManyhandsError):
 class NewUrl(NamedTuple):
     """A URL to admit. `scope_name` is the host or domain that must be one of the crawl's seeds',
     or empty where nothing needs to be asked. `job` is what a fetch job was, see `crawl.fetch_jobs`;
-    empty for a URL of a crawl."""
+    empty for a URL of a crawl, which may have a `note` instead: what it was followed with."""
 
     key: bytes
     url: str
@@ -47,6 +47,7 @@ class NewUrl(NamedTuple):
     redirects: int = 0
     scope_name: str = ""
     job: str = ""
+    note: str = ""
 
 
 class Unique(NamedTuple):
@@ -89,6 +90,8 @@ class ClaimedUrl(NamedTuple):
     attempts: int
     # Of a fetch job: what it was.
     job: str = ""
+    # What it was followed with, JSON.
+    note: str = ""
 
     def put_back(self, reason: str = "") -> "Settled":
         """Queued again as it was; this spends no attempt."""
@@ -117,6 +120,20 @@ class Settled(NamedTuple):
     size: int = 0
     attempts: int = 0
     not_before: float = 0.0
+
+
+class Unparsed(NamedTuple):
+    """A page that was fetched and came to nothing where it was parsed. It is queued again until
+    `not_before`; None: it has failed."""
+
+    key: bytes
+    url: str
+    status: int
+    reason: str
+    # More of it, for people: of one URL of all that have this reason.
+    detail: str
+    attempts: int
+    not_before: float | None
 
 
 @dataclass(slots=True)
@@ -231,10 +248,17 @@ class ErrorGroup:
     sample_url: str
     first_at: float
     last_at: float
+    # More of what happened to that URL, such as a traceback.
+    detail: str = ""
 
 
 # Of a crawl, by what is said about its pages when they are parsed.
-PAGE_COUNTERS = ("feeds", "sitemaps", "sitemap_refused")
+PAGE_COUNTERS = (
+    *("feeds", "sitemaps", "sitemap_refused"),
+    # By page functions: pages without a record, records, links that were followed, and those that
+    # cannot be.
+    *("dropped", "emitted", "followed", "follow_refused"),
+)
 # Counters of one crawl in one shard, by name. Those of the URL states are kept by the store in the
 # transaction that changes the state; the others are added by the owner.
 STATE_COUNTERS = tuple(state.name.lower() for state in UrlState)

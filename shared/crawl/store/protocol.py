@@ -38,6 +38,7 @@ from manyhands.shared.crawl.store.model import (
     StoredDomain,
     StoredOrigin,
     StoredRobots,
+    Unparsed,
     UrlRow,
 )
 
@@ -153,6 +154,9 @@ class ShardStore(ShardReader, Protocol):
     def parsed(self, crawl: int, keys: Sequence[bytes], now: float) -> list[int]:
         """PARSING, CLAIMED or QUEUED becomes DONE; the places of those that were in one of these.
         A page that was fetched for an owner that died is queued again until its parse answers."""
+
+    def unparsed(self, crawl: int, pages: Sequence[Unparsed], now: float) -> list[int]:
+        """The same for pages that came to nothing: to FAILED, or QUEUED again."""
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         """Queue again what has been PARSING since before then, with one more attempt; fail it

@@ -30,6 +30,7 @@ from manyhands.shared.crawl.store.model import (
     StoredDomain,
     StoredOrigin,
     StoredRobots,
+    Unparsed,
     UrlRow,
 )
 from manyhands.shared.crawl.store.rows import SettledRow, ShardRows, WaitingRow
@@ -231,26 +232,54 @@ class Shard:
             raise ValueError(f"a key has {KEY_BYTES} bytes")
         done: dict[int, int] = {}
         settled: list[SettledRow] = []
-        for place, number, state, origin, epoch, reason in self._rows.of_keys(crawl, keys):
-            if not UrlState(state).is_pending or number in done:
-                continue
+        for place, number, origin, state, one in self._answered(crawl, keys):
             done[number] = place
-            self._tally.move(crawl, origin, UrlState(state), UrlState.DONE)
-            was_lost = state == UrlState.QUEUED and reason == LOST
-            if state != UrlState.PARSING and not was_lost:
-                # What is PARSING was counted then, and so was what seemed lost there.
-                self._tally.count(crawl, "pages", 1)
-            if state == UrlState.CLAIMED:
-                one = self._parsing.pop(number, None) if epoch == self._epoch else None
-                if one is not None:
-                    self._tally.count(crawl, "bytes", one.size)
-                    settled.append((number, UrlState.DONE, one.status, "", one.attempts, 0))
+            self._tally.move(crawl, origin, state, UrlState.DONE)
+            if one is not None:
+                settled.append((number, UrlState.DONE, one.status, "", one.attempts, 0))
         if settled:
             self._rows.write_settled(settled, now)
         others = list(done.keys() - {row[0] for row in settled})
         if others:
             self._rows.mark_done(others, now)
         return list(done.values())
+
+    def unparsed(self, crawl: int, pages: Sequence[Unparsed], now: float) -> list[int]:
+        settled: list[SettledRow] = []
+        places = []
+        for place, number, origin, state, _ in self._answered(crawl, [page.key for page in pages]):
+            page = pages[place]
+            after = UrlState.FAILED if page.not_before is None else UrlState.QUEUED
+            self._tally.move(crawl, origin, state, after)
+            sample = f"{page.url}\n{page.detail}" if page.detail else page.url
+            self._tally.error(crawl, page.reason, Errors(1, sample, now, now))
+            not_before = page.not_before or 0.0
+            settled.append((number, after, page.status, page.reason, page.attempts, not_before))
+            places.append(place)
+        if settled:
+            self._rows.write_settled(settled, now)
+        return places
+
+    def _answered(
+        self, crawl: int, keys: Sequence[bytes]
+    ) -> Iterator[tuple[int, int, int, UrlState, Settled | None]]:
+        """Those whose parse was waited for, each once and counted as a page: place, id, origin,
+        state, and what this transaction was told of the request."""
+        found = set()
+        for place, number, state, origin, epoch, reason in self._rows.of_keys(crawl, keys):
+            if not UrlState(state).is_pending or number in found:
+                continue
+            found.add(number)
+            was_lost = state == UrlState.QUEUED and reason == LOST
+            if state != UrlState.PARSING and not was_lost:
+                # What is PARSING was counted then, and so was what seemed lost there.
+                self._tally.count(crawl, "pages", 1)
+            one = None
+            if state == UrlState.CLAIMED:
+                one = self._parsing.pop(number, None) if epoch == self._epoch else None
+                if one is not None:
+                    self._tally.count(crawl, "bytes", one.size)
+            yield place, number, origin, UrlState(state), one
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         changed = 0

@@ -3,7 +3,7 @@
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import Admitted, Claims, Settled
+from manyhands.shared.crawl.store.model import Admitted, ClaimedUrl, Claims, Settled, Unparsed
 from manyhands.shared.crawl.store.protocol import ShardStore
 from tests.contract.state.helpers import (
     CRAWL,
@@ -638,3 +638,50 @@ def test_an_error_is_counted_that_changes_no_url(shard):
     [group] = shard.errors(CRAWL)
     assert (group.count, group.sample_url, group.first_at) == (1, SITE + "/0", NOW)
     assert shard.counters(CRAWL)["queued"] == 1
+
+
+# Pages that came to nothing where they were parsed
+
+
+def nothing_of(claimed: ClaimedUrl, not_before: float | None, detail: str = "") -> Unparsed:
+    return Unparsed(claimed.key, claimed.url, 200, "no use", detail, 1, not_before)
+
+
+def test_a_page_that_came_to_nothing_has_failed_with_more_words_than_its_reason(shard):
+    one, other = admit_and_claim(shard, 2)
+    settle(shard, Settled(one.id, PARSING, 200, size=7))
+    nothing = [nothing_of(one, None, "line 1\nline 2"), nothing_of(other, None)]
+    with shard.transaction():
+        assert shard.unparsed(CRAWL, nothing, NOW) == [0, 1]
+        assert shard.unparsed(CRAWL, nothing, NOW) == []
+    assert state_counts(shard) == {UrlState.FAILED: 2}
+    assert shard.counters(CRAWL)["pages"] == 2
+    [group] = shard.errors(CRAWL)
+    assert (group.reason, group.count, group.sample_url) == ("no use", 2, one.url)
+    assert group.detail == "line 1\nline 2"
+    first, _ = shard.urls(CRAWL, UrlState.FAILED, 0, 9)
+    assert (first.status, first.reason, first.attempts) == (200, "no use", 1)
+
+
+def test_a_page_that_came_to_nothing_may_be_queued_again(shard):
+    [one] = admit_and_claim(shard, 1)
+    with shard.transaction():
+        shard.settle([Settled(one.id, PARSING, 200, size=7)], NOW)
+        assert shard.unparsed(CRAWL, [nothing_of(one, NOW + 5)], NOW) == [0]
+    counters = shard.counters(CRAWL)
+    assert (counters["pages"], counters["bytes"], counters["queued"]) == (1, 7, 1)
+    assert waiting(shard) == {SITE: 1}
+    assert claim(shard, origin_id(shard), now=NOW + 4) == []
+    [again] = claim(shard, origin_id(shard), now=NOW + 5)
+    assert (again.id, again.attempts) == (one.id, 1)
+
+
+def test_what_a_url_was_followed_with_comes_with_it_again_and_again(shard):
+    note = '{"from": "ä"}'
+    noted, plain = pages(2)
+    admit(shard, [noted._replace(note=note), plain])
+    first, second = claim(shard, origin_id(shard))
+    assert (first.note, first.job, second.note) == (note, "", "")
+    settle(shard, first.put_back())
+    [again] = claim(shard, origin_id(shard))
+    assert again.note == note

@@ -166,7 +166,7 @@ def _messages(
         del sizes[target]
 
     for source, batch in batches:
-        links = [(url, depth, redirects) for url, depth, redirects in orjson.loads(batch.payload)]
+        links = [tuple(link) for link in orjson.loads(batch.payload)]
         entry = LinksBatch(source, batch.sequence, batch.crawl, links)
         by_target.setdefault(batch.target, []).append(entry)
         sizes[batch.target] = sizes.get(batch.target, 0) + len(links)

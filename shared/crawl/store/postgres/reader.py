@@ -15,7 +15,12 @@ from manyhands.shared.crawl.store.model import (
 from manyhands.shared.crawl.store.postgres.arrays import numbers, uuids
 from manyhands.shared.crawl.store.postgres.database import Row
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
-from manyhands.shared.crawl.store.reader_words import counters_of_rows, job_of_row, url_of_row
+from manyhands.shared.crawl.store.reader_words import (
+    counters_of_rows,
+    error_of_row,
+    job_of_row,
+    url_of_row,
+)
 from manyhands.shared.crawl.store.schema_words import (
     IS_LISTED,
     IS_QUEUED,
@@ -109,7 +114,7 @@ class PostgresReader(ShardTables):
         return [url_of_row(row) for row in rows]
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
-        return [ErrorGroup(*row) for row in self._rows(ERRORS, (crawl,))]
+        return [error_of_row(row) for row in self._rows(ERRORS, (crawl,))]
 
     def seed_names(self, crawl: int, limit: int) -> list[str]:
         return self._listed(SEED_NAMES, (crawl, limit))

@@ -20,7 +20,7 @@ from manyhands.shared.crawl.store.postgres.reader import (
 )
 from manyhands.shared.crawl.store.postgres.schema import Names, shard_names
 from manyhands.shared.crawl.store.protocol import ShardReaders
-from manyhands.shared.crawl.store.reader_words import counters_of_rows, job_of_row
+from manyhands.shared.crawl.store.reader_words import counters_of_rows, error_of_row, job_of_row
 
 _OWNED = "SELECT shard FROM @shards WHERE generation = %s"
 
@@ -57,7 +57,7 @@ class PostgresReaders(ShardReaders):
 
     def errors(self, layout: Layout, crawl: int) -> list[ErrorGroup]:
         found = self._of_each(layout, ERRORS, crawl)
-        return [ErrorGroup(*row) for rows in found.values() for row in rows]
+        return [error_of_row(row) for rows in found.values() for row in rows]
 
     def seed_names(self, layout: Layout, crawl: int, limit: int) -> list[str]:
         found = self._of_each(layout, SEED_NAMES, crawl, limit, most=limit)

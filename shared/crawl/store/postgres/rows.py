@@ -58,16 +58,18 @@ _ORIGIN_IDS = (
 # `seen` in the order of the keys, so that each page of its index is touched once.
 _ADD_URLS = (
     "WITH given AS MATERIALIZED (SELECT %s::bigint + place - 1 AS id, %s::bigint AS crawl, origin,"
-    " depth, redirects, key, url, nullif(job, '') AS job"
-    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[], %s::text[])"
-    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, job, place)),"
+    " depth, redirects, key, url, nullif(job, '') AS job, nullif(note, '') AS note"
+    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[], %s::text[],"
+    " %s::text[])"
+    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, job, note, place)),"
     " seen AS (INSERT INTO @seen (crawl, key, url) SELECT crawl, key, id FROM given ORDER BY key)"
-    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url, job)"
-    " SELECT id, crawl, %s, origin, depth, redirects, key, url, job FROM given"
+    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url, job, note)"
+    " SELECT id, crawl, %s, origin, depth, redirects, key, url, job, note FROM given"
 )
 _NEXT_URLS = (
     "SELECT wanted.origin, found.not_before, found.id, running.crawl, uuid_send(found.key),"
-    " found.url, found.depth, found.redirects, found.attempts, coalesce(found.job, '')"
+    " found.url, found.depth, found.redirects, found.attempts, coalesce(found.job, ''),"
+    " coalesce(found.note, '')"
     " FROM unnest(%s::bigint[], %s::integer[]) AS wanted (origin, most)"
     " CROSS JOIN unnest(%s::bigint[]) AS running (crawl) CROSS JOIN LATERAL"
     " (SELECT * FROM @urls WHERE crawl = running.crawl AND origin = wanted.origin"
@@ -219,6 +221,7 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
                 uuids([url.key for url in urls]),
                 texts([url.url for url in urls]),
                 texts([url.job for url in urls]),
+                texts([url.note for url in urls]),
                 now,
             ),
         )

@@ -20,8 +20,8 @@ LEAST_CACHE_BYTES = 256 * 1024
 
 _ADD_URL = (
     "INSERT INTO urls (id, origin, crawl, state, attempts, not_before, status, updated_at, depth,"
-    " redirects, key, url, reason, job) VALUES (?, (SELECT id FROM origins WHERE origin = ?),"
-    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " redirects, key, url, reason, job, note) VALUES (?, (SELECT id FROM origins WHERE origin = ?),"
+    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 

@@ -13,7 +13,12 @@ from manyhands.shared.crawl.store.model import (
     StoredOrigin,
     UrlRow,
 )
-from manyhands.shared.crawl.store.reader_words import counters_of_rows, job_of_row, url_of_row
+from manyhands.shared.crawl.store.reader_words import (
+    counters_of_rows,
+    error_of_row,
+    job_of_row,
+    url_of_row,
+)
 from manyhands.shared.crawl.store.schema_words import (
     IS_LISTED,
     IS_QUEUED,
@@ -104,7 +109,7 @@ class SqliteReader:
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
         return [
-            ErrorGroup(*row)
+            error_of_row(row)
             for row in self._database.rows(
                 "SELECT reason, count, sample_url, first_at, last_at FROM errors WHERE crawl = ?"
                 " ORDER BY count DESC, reason",

@@ -56,9 +56,10 @@ _ORIGIN_IDS = (
     "SELECT json_group_array((SELECT id FROM origins WHERE origin = value->>0)) FROM json_each(?)"
 )
 _ADD_URLS = (
-    "INSERT INTO urls (id, crawl, origin, updated_at, depth, redirects, key, url, job)"
+    "INSERT INTO urls (id, crawl, origin, updated_at, depth, redirects, key, url, job, note)"
     " SELECT ?1 + key, ?2, value->>0, ?3, value->>1, value->>2,"
-    f" substr(?4, key * {KEY_BYTES} + 1, {KEY_BYTES}), value->>3, value->>4 FROM json_each(?5)"
+    f" substr(?4, key * {KEY_BYTES} + 1, {KEY_BYTES}), value->>3, value->>4, value->>5"
+    " FROM json_each(?5)"
 )
 _ADD_SEEN = (
     "INSERT INTO seen (crawl, key, url)"
@@ -66,8 +67,9 @@ _ADD_SEEN = (
 )
 _NEXT_URLS = (
     "SELECT json_group_array(json_array("
-    "not_before, id, hex(key), url, depth, redirects, attempts, coalesce(job, ''))) FROM"
-    " (SELECT not_before, id, key, url, depth, redirects, attempts, job FROM urls"
+    "not_before, id, hex(key), url, depth, redirects, attempts, coalesce(job, ''),"
+    " coalesce(note, ''))) FROM"
+    " (SELECT not_before, id, key, url, depth, redirects, attempts, job, note FROM urls"
     f" WHERE crawl = ? AND origin = ? AND {IS_QUEUED} ORDER BY not_before, id LIMIT ?)"
 )
 _CLAIM = (
@@ -206,7 +208,7 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
     ) -> None:
         keys = b"".join([url.key for url in urls])
         rows = [
-            (origin, url.depth, url.redirects, url.url, url.job or None)
+            (origin, url.depth, url.redirects, url.url, url.job or None, url.note or None)
             for url, origin in zip(urls, origins, strict=True)
         ]
         self._database.run(_ADD_URLS, (first, crawl, now, keys, to_json(rows)))

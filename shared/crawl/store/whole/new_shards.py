@@ -64,7 +64,8 @@ class NewShard(WritableTables, Protocol):
 
     def add_urls(self, rows: Sequence[Row]) -> None:
         """To `urls` and to `seen`. Origin, crawl, state, attempts, not_before, status, updated_at,
-        depth, redirects, key, URL, reason, job or None; the ids go on in this order."""
+        depth, redirects, key, URL, reason, job or None, note or None; the ids go on in this
+        order."""
 
     def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
         """Keep batches of links, each with its target, until their shards have them."""
