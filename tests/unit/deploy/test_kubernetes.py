@@ -423,7 +423,7 @@ def test_keda_looks_at_waiting_jobs_and_at_the_lag_of_crawls():
     assert by_type.keys() == {"metrics-api", "prometheus"}
     # A lag is not shared out among the pods, as jobs are.
     assert by_type["prometheus"]["metricType"] == "Value"
-    assert "frontier_lag_seconds" in by_type["prometheus"]["metadata"]["query"]
+    assert by_type["prometheus"]["metadata"]["query"] == "max(crawl_lag_seconds)"
 
 
 def test_the_image_has_the_version_of_this_project():
