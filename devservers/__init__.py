@@ -13,6 +13,7 @@ from devservers.elasticsearch import ElasticsearchServer
 from devservers.faketime import SettableClock, missing_for_faketime
 from devservers.faktory import FaktoryServer
 from devservers.kafka import KafkaServer
+from devservers.kustomize import kustomize
 from devservers.maven import java_servers, missing_for_java
 from devservers.nginx import NginxServer
 from devservers.pgbouncer import PgbouncerServer, missing_for_pgbouncer
@@ -42,6 +43,7 @@ __all__ = [
     "build",
     "documentation",
     "java_servers",
+    "kustomize",
     "missing_for_debian",
     "missing_for_faketime",
     "missing_for_java",
