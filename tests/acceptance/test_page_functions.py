@@ -155,3 +155,29 @@ async def test_a_module_that_no_worker_has_is_told(
         == f"no page functions of the module {MODULE} in WORKER_HANDLERS of this worker"
     )
     assert crawls.counters(crawl)["failed"] == 1
+
+
+# Twice, it takes the end of a reservation for the page to come back.
+@pytest.mark.proof
+@pytest.mark.timeout(700)
+async def test_a_function_that_ends_its_process_costs_its_own_page(
+    broker_process: BrokerServer,
+    start_worker: StartWorker,
+    site: StaticSite,
+    pages: Path,
+    tmp_path: Path,
+) -> None:
+    write(pages, "ends-its-process")
+    crawls = Crawls(tmp_path / "state", [f"{site.url}/ends-its-process/"], LOCAL)
+    crawl = crawls.start(handlers=MODULE)
+    settings = crawls.settings("crawl:1x20 parse:1x20", CRAWL_PAGE_FUNCTION_S="0.3")
+    handlers = f"{HANDLERS},{MODULE}"
+    worker = start_worker(broker_process.url, **settings | {"WORKER_HANDLERS": handlers})
+
+    ended = await crawls.ended(crawl, 600)
+
+    assert ended.state is CrawlState.COMPLETED
+    assert crawls.counters(crawl)["failed"] == 1
+    [group] = errors(crawls, crawl)
+    assert group.reason == f"page function {MODULE}.ends_its_process: ended its process 2 times"
+    assert worker.exit_code is None

@@ -38,3 +38,9 @@ def again(page: Page) -> None:
     if not page.attempts:
         raise Retry(after_s=0.1, reason="not yet")
     page.emit({"attempts": page.attempts}, kind="again")
+
+
+@page("*/ends-its-process/*")
+def ends_its_process(page: Page) -> None:
+    # In C, with the interpreter's lock: nothing in Python can end it.
+    page.emit(sum(range(10**15)))
