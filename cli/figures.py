@@ -39,9 +39,10 @@ class Snapshot:
     # From the first page to the end; 0 before that.
     seconds: float
     errors: Sequence[Mapping[str, Any]]
-    # What was left out, by reason; hosts that are left alone.
+    # What was left out, by reason; hosts that are left alone, and domains that operators hold.
     left_out: Mapping[str, int]
     put_off: Sequence[Mapping[str, Any]]
+    held: Sequence[Mapping[str, Any]]
     parse_backlog: int
     hosts: Hosts | None
     seed_file_refused: int = 0
@@ -79,6 +80,7 @@ def make_snapshot(
         errors=errors,
         left_out=view["left_out"],
         put_off=view["put_off"],
+        held=view["held"],
         seed_file_refused=view["seed_file_refused"],
         parse_backlog=backlog,
         hosts=hosts_of(metrics),

@@ -40,6 +40,8 @@ def summary_table(snapshot: Snapshot) -> Table:
         table.add_row("", f"and {more:,} more reasons")
     for number, host in enumerate(snapshot.put_off):
         table.add_row("" if number else "put off", put_off_text(host))
+    for number, domain in enumerate(snapshot.held):
+        table.add_row("" if number else "held", held_text(domain))
     return table
 
 
@@ -62,6 +64,11 @@ def put_off_text(host: Mapping[str, Any]) -> str:
         f"{host['origin']}: {host['reason']}, tried again at {host['ready_at'][11:19]} UTC; "
         f"{host['queued']:,} URLs wait"
     )
+
+
+def held_text(domain: Mapping[str, Any]) -> str:
+    how = "blocked" if domain["is_blocked"] else "paused"
+    return f"{domain['domain']} is {how}; {domain['queued']:,} URLs wait"
 
 
 def counts(by_name: Mapping[str, int]) -> str:
@@ -90,5 +97,7 @@ def summary_document(snapshot: Snapshot, records: Path) -> dict[str, Any]:
         "counters": dict(snapshot.counters),
         "left_out": dict(snapshot.left_out),
         "errors": list(snapshot.errors),
+        "put_off": list(snapshot.put_off),
+        "held": list(snapshot.held),
         "records": str(records),
     }

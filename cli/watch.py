@@ -55,15 +55,14 @@ class Display:
             yield
 
     def show(self, snapshot: Snapshot, now: float) -> None:
-        # What the bar counts is a page to the end: parsed, and its record written.
         self._bar.update(
-            self._bar.task_ids[0], description=str(snapshot.state), completed=snapshot.done
+            self._bar.task_ids[0], description=str(snapshot.state), completed=snapshot.pages
         )
         self._line.plain = progress_line(snapshot)
         is_time = now - self._told_at >= PLAIN_LINE_EVERY_S
         if not self.console.is_terminal and is_time and not snapshot.state.is_final:
             self._told_at = now
-            done = f"{snapshot.done:,} of {self.total:,} pages · {progress_line(snapshot)}"
+            done = f"{snapshot.pages:,} of {self.total:,} pages · {progress_line(snapshot)}"
             self.console.print(done)
 
 

@@ -13,7 +13,9 @@ from devservers.elasticsearch import ElasticsearchServer
 from devservers.faketime import SettableClock, missing_for_faketime
 from devservers.faktory import FaktoryServer
 from devservers.kafka import KafkaServer
+from devservers.kustomize import kustomize
 from devservers.maven import java_servers, missing_for_java
+from devservers.nginx import NginxServer
 from devservers.pgbouncer import PgbouncerServer, missing_for_pgbouncer
 from devservers.postgres import PostgresServer, PostgresStandby
 from devservers.prometheus import PrometheusServer, missing_for_prometheus, promtool
@@ -28,6 +30,7 @@ __all__ = [
     "ElasticsearchServer",
     "FaktoryServer",
     "KafkaServer",
+    "NginxServer",
     "PgbouncerServer",
     "PostgresServer",
     "PostgresStandby",
@@ -40,6 +43,7 @@ __all__ = [
     "build",
     "documentation",
     "java_servers",
+    "kustomize",
     "missing_for_debian",
     "missing_for_faketime",
     "missing_for_java",

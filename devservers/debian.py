@@ -1,5 +1,5 @@
-"""Real documentation as Debian packs it, fetched once into the checkout's .cache directory, and the
-wget that it is compared with.
+"""Real documentation as Debian packs it, fetched once into the checkout's .cache directory, the
+nginx that serves it, and the wget that we are compared with.
 
 Packages are downloaded and unpacked, never installed: no root is needed. They are those of the
 machine's own release; where there is no apt, missing_for_debian() says so, and the tests that need
@@ -16,12 +16,15 @@ from pathlib import Path
 from devservers.build import CACHE, BuildError, made_once, run_tool
 
 TOOLS = ("apt-get", "apt-cache", "dpkg-deb")
-TARGET = CACHE / "debian-documentation"
+TARGET = CACHE / "debian-documentation-2"
+# Each is only a name for that of one version.
+NAMES = {"python3-doc": r"python3\.\d+-doc", "postgresql-doc": r"postgresql-doc-\d+"}
 
 
 @functools.cache
 def documentation() -> Path:
-    """Return what is /usr/share/doc of the packages `python3-doc` and `sqlite3-doc`."""
+    """Return what is /usr/share/doc of the packages `python3-doc`, `sqlite3-doc` and
+    `postgresql-doc`."""
     return _root() / "usr" / "share" / "doc"
 
 
@@ -29,6 +32,12 @@ def wget() -> Path:
     """Return the machine's wget, or that of its release."""
     installed = shutil.which("wget")
     return Path(installed) if installed else _root() / "usr" / "bin" / "wget"
+
+
+def nginx() -> Path:
+    """Return the machine's nginx, or that of its release."""
+    installed = shutil.which("nginx")
+    return Path(installed) if installed else _root() / "usr" / "sbin" / "nginx"
 
 
 def missing_for_debian() -> list[str]:
@@ -46,19 +55,20 @@ def _root() -> Path:
 def _fetch_into(target: Path) -> None:
     packages = target.parent / "packages"
     packages.mkdir()
-    names = ["python3-doc", *_documentation_of_python(packages), "sqlite3-doc"]
-    names += [] if shutil.which("wget") else ["wget"]
+    names = ["sqlite3-doc"]
+    for name, pattern in NAMES.items():
+        names += [name, *_depends(name, pattern, packages)]
+    names += [tool for tool in ("wget", "nginx") if not shutil.which(tool)]
     _run(["apt-get", "download", *names], packages)
     for package in sorted(packages.glob("*.deb")):
         _run(["dpkg-deb", "--extract", str(package), str(target)], packages)
 
 
-def _documentation_of_python(directory: Path) -> list[str]:
-    """`python3-doc` is only a name for that of one version."""
-    said = _run(["apt-cache", "depends", "python3-doc"], directory)
-    found = re.findall(r"Depends: (python3\.\d+-doc)", said)
+def _depends(name: str, pattern: str, directory: Path) -> list[str]:
+    said = _run(["apt-cache", "depends", name], directory)
+    found = re.findall(f"Depends: ({pattern})", said)
     if not found:
-        raise BuildError("apt does not know python3-doc: run apt-get update first")
+        raise BuildError(f"apt does not know {name}: run apt-get update first")
     return found
 
 

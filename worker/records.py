@@ -18,9 +18,10 @@ _OVERHEAD_BYTES = 300
 
 @dataclass(slots=True, frozen=True)
 class Capture:
-    """A page as it was fetched, for archives. `head` is the answer's status line and headers as
-    they came, with the empty line; `body` is without transfer and content encodings, cut if
-    `is_truncated`. `address` is the server's; `fetched_at` is RFC 3339 in UTC."""
+    """An answer as it came, for archives. `head` is its status line and headers, with the empty
+    line; `body` is without transfer and content encodings, cut if `is_truncated`, and not read to
+    its end if `is_left_out`, as it is no page. `address` is the server's; `fetched_at` is RFC 3339
+    in UTC."""
 
     id: str
     url: str
@@ -32,6 +33,7 @@ class Capture:
     is_truncated: bool
     crawl: int | None = None
     depth: int | None = None
+    is_left_out: bool = False
 
     @property
     def weight(self) -> int:

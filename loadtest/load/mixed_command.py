@@ -46,6 +46,7 @@ def run(console: Console, options: argparse.Namespace) -> int:
         table.add_row(row[0], *(f"{number:,}" for number in row[1:]))
     console.print(table)
     failures += verdict.broken_promises()
+    failures += [f"{what}: nothing was accepted" for what, accepted, *_ in rows if not accepted]
     failures += [f"{what}: {waiting:,} still wait" for what, _, _, waiting, _ in rows if waiting]
     (results / "mixed.json").write_text(json.dumps(asdict(verdict), indent=1) + "\n")
     for failure in failures:

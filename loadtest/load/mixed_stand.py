@@ -105,9 +105,11 @@ class MixedStand:
         return left
 
     def _verdict(self) -> MixedVerdict:
-        visits = self.web.ledger()
         with httpx.Client(base_url=self.api.url, trust_env=False) as client:
             states = {jid: state_of_job(client, jid) for jid in self._jids()}
+        views = self._views() if "crawl" in self.kinds else {}
+        # After the API's answers: what is done by then was fetched before.
+        visits = self.web.ledger()
         return MixedVerdict(
             add=judge(self.books) if "add" in self.kinds else None,
             fetch=(
@@ -116,7 +118,7 @@ class MixedStand:
                 else None
             ),
             crawl=(
-                judge_crawls(read_crawl_answers(self._crawl_answers), self._views(), visits)
+                judge_crawls(read_crawl_answers(self._crawl_answers), views, visits)
                 if "crawl" in self.kinds
                 else None
             ),

@@ -34,11 +34,15 @@ class Kind(Enum):
 
 
 class RecordKind(StrEnum):
-    """PAGE was parsed, OTHER is an answer that is no HTML, FAILED is everything that is no page."""
+    """PAGE was parsed, OTHER is an answer that is no HTML; a REDIRECT of a crawl has its target as
+    `final_url`; REFUSED was not asked for, by our own rules; FAILED is everything else that is no
+    page."""
 
     PAGE = "page"
     OTHER = "other"
+    REDIRECT = "redirect"
     FAILED = "failed"
+    REFUSED = "refused"
 
 
 class PageField(NamedTuple):

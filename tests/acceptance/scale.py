@@ -104,7 +104,7 @@ SAME_COMMANDS = 20_000 if IS_PROOF else 2_000
 PAIR_JOBS = 500 if IS_PROOF else 50
 
 # Packages whose whole documentation is crawled, beside the general index of Python's.
-WHOLE_DOCUMENTATIONS = ("python3-doc", "sqlite3-doc") if IS_PROOF else ()
+WHOLE_DOCUMENTATIONS = ("python3-doc", "sqlite3-doc", "postgresql-doc") if IS_PROOF else ()
 
 # A crawl that is brought to other stores half-way; so long each of its parts may take.
 COPIED_HOSTS = 2_000 if IS_PROOF else 40

@@ -1,53 +1,74 @@
-"""Real documentation, crawled by the product and by wget: the same pages.
+"""Real documentation, served by nginx and crawled by the product, by wget and by Scrapy: the same
+pages.
 
-Both are judged by what the server gave them: HTML with a status of 200. wget is told to follow <a>
+All are judged by what the server gave them: HTML with a status of 200. They are told to follow <a>
 and <area>, and, where everything is fetched, frames and <link> as well. Of <link> we take what
-names a page (next, prev, canonical, translations), and wget all of it: of Python's documentation
-that makes two more at a depth of 1, and none in all. By itself it also gets style sheets and
-pictures, which are no pages.
+names a page (next, prev, canonical, translations), and the others all of it: of Python's
+documentation that makes two more at a depth of 1, and none in all. By themselves they also get
+style sheets and pictures, which are no pages. docs/CRAWLING.md has the differences as a table.
 """
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
 
-from devservers import BrokerServer, documentation, wget
+from devservers import BrokerServer, NginxServer, documentation, wget
 from manyhands.shared.crawl.spec import ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from tests.acceptance.scale import WHOLE_DOCUMENTATIONS
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawls
-from tests.support.static_site import StaticSite
+from tests.support.imports import ROOT
 
 # Seconds: the first one fetches the packages.
 pytestmark = [pytest.mark.debian, pytest.mark.timeout(240)]
-OURS, WGETS = "Manyhands", "Wget"
+OURS, WGETS, SCRAPYS = "Manyhands", "Wget", "Scrapy"
 PAGES_OF_THE_INDEX = 412
 WHOLE = 1000
 
 
 @pytest.fixture
-def site() -> Iterator[StaticSite]:
-    with StaticSite(documentation()) as site:
+def site() -> Iterator[NginxServer]:
+    with NginxServer(documentation()) as site:
         yield site
+
+
+def tags_of(depth: int) -> str:
+    return "a,area,frame,iframe,link" if depth == WHOLE else "a,area"
 
 
 def get_by_wget(url: str, depth: int, directory: Path) -> None:
     """Only below the directory of the URL; status 8 says that some links are dead."""
     level = "inf" if depth == WHOLE else str(depth)
-    tags = "a,area,frame,iframe,link" if depth == WHOLE else "a,area"
     done = subprocess.run(
         [
             *(wget(), "--recursive", "--no-parent", f"--level={level}", "--quiet"),
-            *(f"--follow-tags={tags}", "--execute=robots=off", "--tries=2", "--timeout=20", url),
+            *(f"--follow-tags={tags_of(depth)}", "--execute=robots=off"),
+            *("--tries=2", "--timeout=20", url),
         ],
         cwd=directory,
         timeout=150,
     )
     assert done.returncode in (0, 8)
+
+
+def get_by_scrapy(url: str, depth: int, directory: Path) -> None:
+    level = 0 if depth == WHOLE else depth
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "tests.support.scrapy_pages", url),
+            *("--depth", str(level), "--tags", tags_of(depth)),
+        ],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=directory,
+        timeout=150,
+        check=True,
+    )
 
 
 def python_path() -> str:
@@ -56,10 +77,16 @@ def python_path() -> str:
     return f"/{directory.relative_to(documentation())}"
 
 
+def postgresql_path() -> str:
+    (directory,) = documentation().glob("postgresql-doc-*/html")
+    return f"/{directory.relative_to(documentation())}/index.html"
+
+
 # URL, depth, pages that there are at the least.
 WHOLE_OF = {
     "python3-doc": ("index.html", WHOLE, 500),
     "sqlite3-doc": ("/sqlite3/index.html", WHOLE, 600),
+    "postgresql-doc": ("", WHOLE, 1000),
 }
 
 
@@ -71,16 +98,16 @@ WHOLE_OF = {
     ],
     ids=["general index", *WHOLE_DOCUMENTATIONS],
 )
-async def test_the_same_pages_are_found_as_by_wget(
+async def test_the_same_pages_are_found_as_by_wget_and_scrapy(
     broker_process: BrokerServer,
     start_worker: StartWorker,
-    site: StaticSite,
+    site: NginxServer,
     tmp_path: Path,
     start: str,
     depth: int,
     least: int,
 ) -> None:
-    url = urljoin(f"{site.url}{python_path()}/", start)
+    url = urljoin(f"{site.url}{python_path()}/", start or postgresql_path())
     crawls = Crawls(tmp_path / "state", [url], {"ALLOW_NETS": "127.0.0.0/8"})
     below = f"{url.rpartition('/')[0]}/*"
     crawl = crawls.start(scope=ScopeSpec(max_depth=depth, include=(below,)))
@@ -88,16 +115,19 @@ async def test_the_same_pages_are_found_as_by_wget(
 
     ended = await crawls.ended(crawl, 100)
     get_by_wget(url, depth, tmp_path)
+    get_by_scrapy(url, depth, tmp_path)
 
-    ours, theirs = site.pages_of(OURS), site.pages_of(WGETS)
+    ours = site.pages_of(OURS)
     assert ended.state is CrawlState.COMPLETED
     assert len(ours) >= least
-    assert ours == theirs, (sorted(ours - theirs)[:20], sorted(theirs - ours)[:20])
+    for agent in (WGETS, SCRAPYS):
+        theirs = site.pages_of(agent)
+        assert ours == theirs, (agent, sorted(ours - theirs)[:20], sorted(theirs - ours)[:20])
     assert crawls.counters(crawl)["done"] == len(ours)
 
 
 async def test_what_a_small_limit_cuts_is_counted(
-    broker_process: BrokerServer, start_worker: StartWorker, site: StaticSite, tmp_path: Path
+    broker_process: BrokerServer, start_worker: StartWorker, site: NginxServer, tmp_path: Path
 ) -> None:
     url = f"{site.url}{python_path()}/genindex-all.html"
     crawls = Crawls(tmp_path / "state", [url], {"ALLOW_NETS": "127.0.0.0/8"})

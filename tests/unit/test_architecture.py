@@ -20,6 +20,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "broker": ("shared",),
     "devservers": (),
     "requirements": (),
+    "deploy": (),
     "docs": (),
     "loadtest": ("shared", "devservers"),
     "cli": ("shared",),

@@ -31,6 +31,7 @@ from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings, FetchSettings
 from manyhands.shared.tasks import Tasks
 from manyhands.shared.urls import fetch_queue, shard_queues
+from manyhands.worker.crawl.fetching.archive import Archive, RobotsFetcher
 from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
 from manyhands.worker.crawl.fetching.gathered_push import GatheredPush
 from manyhands.worker.crawl.fetching.job_ends import JobEnds
@@ -39,6 +40,7 @@ from manyhands.worker.crawl.fetching.page_ends import PageEnds
 from manyhands.worker.crawl.fetching.page_fetch import PageFetches
 from manyhands.worker.crawl.fetching.page_turns import PageTurns
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
+from manyhands.worker.crawl.fetching.recorded_ends import RecordedEnds
 from manyhands.worker.crawl.fetching.robots_turns import RobotsTurns
 from manyhands.worker.crawl.fetching.sitemaps import Sitemaps
 from manyhands.worker.crawl.fetching.slots import Slots
@@ -191,7 +193,8 @@ class Owner:
             wakeup=self._wakeup,
         )
         lease_guard, requests = self._leasing.lease_guard, self._leasing.requests
-        self._robots = RobotsFetches(fetcher, settings.retry_s)
+        archive = Archive(sinks, lambda: self._control.tag)
+        self._robots = RobotsFetches(RobotsFetcher(fetcher, archive), settings.retry_s)
         robots_turns = RobotsTurns(
             self._slots,
             self._crawls,
@@ -204,13 +207,24 @@ class Owner:
             fetch.user_agent,
         )
         self._pages = PagePusher(push, self.queue_of, tasks)
+        self._ends = ends = RecordedEnds(
+            self._pages,
+            settling,
+            self._crawls,
+            store_failed,
+            tasks,
+            lambda: self._control.tag,
+            are_on=ends_are_recorded,
+        )
+        if ends_are_recorded:
+            self._working_set.ends_hopeless = ends
         page_ends = PageEnds(
             admission=self.admission,
             notes=notes,
-            sinks=sinks,
+            archive=archive,
             pages=self._pages,
+            ends=ends,
             settling=settling,
-            control=self._control,
             store_failed=store_failed,
             jobs=JobEnds(
                 self.admission,
@@ -221,7 +235,6 @@ class Owner:
             ),
             retry_s=settings.retry_s,
             truncate_bytes=fetch.truncate_bytes,
-            ends_are_recorded=ends_are_recorded,
         )
         page_turns = PageTurns(
             self._slots,
@@ -237,7 +250,7 @@ class Owner:
             self._slots,
             self._working_set,
             lease_guard,
-            NextUrls(self._crawls, self._working_set, settling, self._grants),
+            NextUrls(self._crawls, self._working_set, settling, self._grants, ends),
             robots_turns,
             page_turns,
             settling,
@@ -315,7 +328,8 @@ class Owner:
         self._leasing.is_stopping = True
         self._wait_while_away(is_wanted=False)
         self._slots.are_open = False
-        while self._slots.are_under_way:  # noqa: ASYNC110 - any of many may be the last
+        self._ends.is_stopping = True
+        while self._slots.are_under_way or self._ends.unrequested:  # noqa: ASYNC110 - any of many may be the last
             await asyncio.sleep(LEAVE_LOOK_S)
 
     async def close(self) -> None:

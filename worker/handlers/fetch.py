@@ -10,7 +10,6 @@ from functools import partial
 
 from manyhands.shared.crawl.fetch_jobs import UNIQUE_FOR_S
 from manyhands.shared.errors import InvalidUrl
-from manyhands.shared.jobs import rfc3339
 from manyhands.shared.jobtypes import FETCH
 from manyhands.shared.logs import get_logger
 from manyhands.shared.public_addresses import AddressRule
@@ -20,6 +19,7 @@ from manyhands.worker.handlers.owning import fetch_politely, make_owner, offer_o
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.registry import job, setup
 from manyhands.worker.jobs.setup import ProcessSetup
+from manyhands.worker.net.captures import capture_of
 from manyhands.worker.net.fetcher import Fetcher
 from manyhands.worker.net.following import FollowingFetcher
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
@@ -88,18 +88,11 @@ async def fetch_at_once(url: str, context: JobContext) -> None:
     # Until the broker has what is made of it.
     context.keep(page.hold)
     if context.can_emit(Capture):
-        context.emit(
-            Capture(
-                id=context.id,
-                url=page.final_url,
-                fetched_at=rfc3339(page.fetched_at),
-                address=page.address,
-                request=page.request,
-                head=page.head,
-                body=page.body,
-                is_truncated=page.cut is not None,
-            )
-        )
+        *hops, last = page.answers
+        for number, hop in enumerate(hops):
+            hop_id = f"{context.id}.answer.{number}"
+            context.emit(capture_of(hop, url=hop.url, id=hop_id, fetched_at=page.fetched_at))
+        context.emit(capture_of(last, url=last.url, id=context.id, fetched_at=page.fetched_at))
     context.push(
         parse_job(
             url=page.url,

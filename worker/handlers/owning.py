@@ -36,6 +36,7 @@ from manyhands.worker.jobs.registry import REGISTRY
 from manyhands.worker.jobs.setup import ProcessSetup
 from manyhands.worker.jobs.stage_services import StageNeeds
 from manyhands.worker.net.http1_fetcher import Http1Fetcher
+from manyhands.worker.records import Capture
 from manyhands.worker.service.stages import CRAWL_STAGE
 
 # About as long as a lease takes to change hands.
@@ -122,7 +123,12 @@ def make_owner(process: ProcessSetup, needs: StageNeeds) -> Owner:
         raise ConfigError("the stage crawl needs CRAWL_STATE, where the state of crawls is kept")
     check_user_agent(settings.fetch.user_agent)
     allowed = AddressRule(settings.allow.nets)
-    fetcher = Http1Fetcher(settings.fetch, allowed, budget=process.page_budget)
+    fetcher = Http1Fetcher(
+        settings.fetch,
+        allowed,
+        budget=process.page_budget,
+        keeps_unwanted=needs.sinks.takes(Capture),
+    )
     process.resources.close_at_stop(fetcher.close)
     owner = Owner(
         settings.crawl.model_copy(update={"state": needs.state}),

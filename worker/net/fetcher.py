@@ -44,7 +44,8 @@ class Answer:
     sent. `wire_bytes` counts the body before decompression. `request` and `head` are the bytes sent
     and those received before the body, for archives. `hold` is its share of the process's byte
     budget while the answer lives. `is_damaged`: truncated because the rest cannot be
-    decompressed."""
+    decompressed. `unwanted` is what is kept for archives of a body that nobody wanted;
+    `is_left_out`: the server sent more than is here, or would have."""
 
     url: str
     status: int
@@ -65,6 +66,8 @@ class Answer:
     content_language: str = ""
     last_modified: str = ""
     etag: str = ""
+    unwanted: bytes = b""
+    is_left_out: bool = False
 
     @property
     def cut(self) -> Cut | None:
@@ -82,8 +85,8 @@ class Answer:
 
 @dataclass(slots=True, frozen=True)
 class Page:
-    """An answer that is final, whatever its status. Both URLs are canonical. `address`, `request`,
-    `head`, `hold` and `arrival` are of the last hop; `cut` is why the body was cut, if it was."""
+    """An answer that is final, whatever its status. Both URLs are canonical. `answers` are those of
+    all hops, `hold` and `arrival` are of the last; `cut` is why the body was cut, if it was."""
 
     url: str
     final_url: str
@@ -93,9 +96,7 @@ class Page:
     cut: Cut | None
     fetched_at: datetime
     arrival: Arrival
-    address: str = ""
-    request: bytes = b""
-    head: bytes = b""
+    answers: tuple[Answer, ...] = ()
     hold: Hold | None = None
 
 

@@ -31,28 +31,27 @@ class FollowingFetcher:
         first = parse_url(url)
         try:
             async with asyncio.timeout(self._settings.timeout_s):
-                current, answer, redirects = await self._follow(first)
+                answers = await self._follow(first)
         except TimeoutError:
             raise time_out("whole document", self._settings.timeout_s) from None
+        *hops, answer = answers
         return Page(
             url=first.text,
-            final_url=current.text,
+            final_url=answer.url,
             status=answer.status,
             content_type=answer.content_type,
             body=answer.body,
             cut=answer.cut,
             fetched_at=utc_now(),
-            arrival=arrival_of(answer, redirects=redirects),
-            address=answer.phases.address,
-            request=answer.request,
-            head=answer.head,
+            arrival=arrival_of(answer, redirects=[hop.url for hop in hops]),
+            answers=tuple(answers),
             hold=answer.hold,
         )
 
-    async def _follow(self, first: Url) -> tuple[Url, Answer, list[str]]:
-        """The last hop's URL and answer, and the URLs before it."""
+    async def _follow(self, first: Url) -> list[Answer]:
+        """Those of all hops."""
         current = first
-        redirects: list[str] = []
+        answers: list[Answer] = []
         for _ in range(self._settings.max_redirects + 1):
             answer = await self._hops.get(
                 current,
@@ -61,10 +60,10 @@ class FollowingFetcher:
                 check=_always,
                 wants_body=is_kept,
             )
+            answers.append(answer)
             if answer.location is None or answer.status not in REDIRECTS:
                 raise_if_temporary(answer.status, answer.retry_after, utc_now())
-                return current, answer, redirects
-            redirects.append(current.text)
+                return answers
             current = _redirected(current, answer.location)
         raise PermanentFetchError(
             f"more than {self._settings.max_redirects} redirects", reason="too many redirects"

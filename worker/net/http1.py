@@ -4,6 +4,7 @@ The connection feeds it; `done` is called once, at its end.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import httptools
 
@@ -46,6 +47,7 @@ class Exchange:
     """State: the head and the body so far; `failure` if it ended without an answer.
 
     `is_reusable` says after the end whether the connection can carry another request.
+    `keeps_unwanted`: of a body that nobody wants, what is read is kept, for archives.
     """
 
     __slots__ = (
@@ -55,6 +57,7 @@ class Exchange:
         "_header_count",
         "_headers",
         "_is_skipping",
+        "_keeps_unwanted",
         "_lines",
         "_max_bytes",
         "_parser",
@@ -74,9 +77,15 @@ class Exchange:
     )
 
     def __init__(
-        self, wants_body: Callable[[int, str], bool], max_bytes: int, done: Callable[[], None]
+        self,
+        wants_body: Callable[[int, str], bool],
+        max_bytes: int,
+        done: Callable[[], None],
+        *,
+        keeps_unwanted: bool = False,
     ) -> None:
         self._wants_body = wants_body
+        self._keeps_unwanted = keeps_unwanted
         self._max_bytes = max_bytes
         self._done = done
         # Pieces of the body that the parser found in one feed, joined after it, because a server
@@ -111,6 +120,19 @@ class Exchange:
         """Status line and headers as they came, but for white space, and the empty line."""
         status_line = b"HTTP/%s %d %s\r\n" % (self._version.encode(), self.status, self._reason)
         return status_line + b"".join(self._lines) + b"\r\n"
+
+    @property
+    def is_unwanted(self) -> bool:
+        """Nobody wants the body."""
+        return self._is_skipping
+
+    @property
+    def is_left_out(self) -> bool:
+        """There was more of that body than is here."""
+        if not self._is_skipping or self._headers.get(_LENGTH) == b"0":
+            return False
+        is_dropped = self.body.taken > 0 and not self.body.size
+        return not self._has_all or is_dropped
 
     def header(self, name: bytes) -> str | None:
         value = self._headers.get(name)
@@ -188,6 +210,7 @@ class Exchange:
         elif _LENGTH in self._headers or _TRANSFER in self._headers:
             self.fail(bad_answer("body cut short"))
         else:
+            self._has_all = True
             self._finish()
 
     def fail(self, failure: FetchError) -> None:
@@ -256,8 +279,8 @@ class Exchange:
     def _open_body(self) -> None:
         self.content_type = self.text(_TYPE)
         if not self._wants_body(self.status, self.content_type):
-            self.body = SkippedBody(MAX_SKIPPED_BYTES)
             self._is_skipping = True
+            self.body = self._unwanted_body()
             if not self._is_worth_skipping():
                 self._finish()
                 raise _Stop
@@ -266,11 +289,19 @@ class Exchange:
         if encoding:
             self.body = BoundedBody(encoding, self._max_bytes)
 
+    def _unwanted_body(self) -> BoundedBody | SkippedBody:
+        if self._keeps_unwanted:
+            # In an encoding that we do not know, nothing of it can be kept.
+            with suppress(FetchError):
+                return BoundedBody(self.header(_ENCODING) or "", MAX_SKIPPED_BYTES)
+        return SkippedBody(MAX_SKIPPED_BYTES)
+
     def _is_worth_skipping(self) -> bool:
-        """Whether the connection is of use once the body is over."""
+        """Whether the connection, or the body, is of use once that is over."""
         assert self._parser is not None
         length = int(self._headers.get(_LENGTH, b"0"))
-        return length <= MAX_SKIPPED_BYTES and self._parser.should_keep_alive()
+        is_of_use = self._keeps_unwanted or self._parser.should_keep_alive()
+        return length <= MAX_SKIPPED_BYTES and is_of_use
 
     def _finish(self) -> None:
         if not self.is_done:

@@ -28,11 +28,17 @@ class Http1Connection(asyncio.Protocol):
     """
 
     def __init__(
-        self, limits: FetchSettings, budget: ByteBudget, loop: asyncio.AbstractEventLoop
+        self,
+        limits: FetchSettings,
+        budget: ByteBudget,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        keeps_unwanted: bool = False,
     ) -> None:
         self._limits = limits
         self._budget = budget
         self._loop = loop
+        self._keeps_unwanted = keeps_unwanted
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None
         self._hold: Hold | None = None
@@ -81,7 +87,9 @@ class Http1Connection(asyncio.Protocol):
         closes the connection."""
         self._hold = hold
         self._ended = ended = self._loop.create_future()
-        self._exchange = exchange = Exchange(wants_body, max_bytes, self._answer_is_done)
+        self._exchange = exchange = Exchange(
+            wants_body, max_bytes, self._answer_is_done, keeps_unwanted=self._keeps_unwanted
+        )
         self._heard_at = self._loop.time()
         self._ends_at = ends_at
         self.head_at = 0.0

@@ -47,11 +47,15 @@ class Http1Fetcher:
         rule: AddressRule,
         make_names: Callable[[], Names] | None = None,
         budget: ByteBudget | None = None,
+        *,
+        keeps_unwanted: bool = False,
     ) -> None:
-        """`budget` is shared by all fetchers of the process; by default this one has its own."""
+        """`budget` is shared by all fetchers of the process; by default this one has its own.
+        `keeps_unwanted`: what is read of bodies that nobody wants is kept for archives."""
         self._settings = settings
         self._budget = budget or ByteBudget(settings.in_flight_bytes)
         self._rule = rule
+        self._keeps_unwanted = keeps_unwanted
         self._make_names = make_names or (lambda: Dns(settings.dns_servers))
         self._names: CheckedResolver | None = None
         self._tls: ResumingContext | None = None
@@ -145,7 +149,9 @@ class Http1Fetcher:
         is_tls = url.scheme == "https"
         if is_tls and self._tls is None:
             self._tls = make_context()
-        connection = Http1Connection(self._settings, self._budget, loop)
+        connection = Http1Connection(
+            self._settings, self._budget, loop, keeps_unwanted=self._keeps_unwanted
+        )
         create = partial(
             loop.create_connection,
             lambda: connection,
@@ -245,6 +251,7 @@ def _measure(phases: Phases, sent_at: float, head_at: float) -> None:
 
 
 def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases, hold: Hold) -> Answer:
+    body, is_unwanted = exchange.body, exchange.is_unwanted
     return Answer(
         url=url.text,
         status=exchange.status,
@@ -253,18 +260,20 @@ def _answer(url: Url, request: bytes, exchange: Exchange, phases: Phases, hold: 
         retry_after=exchange.header(b"retry-after"),
         robots_tag=exchange.text(b"x-robots-tag"),
         cache_control=exchange.text(b"cache-control"),
-        body=exchange.body.data,
-        is_truncated=exchange.body.is_truncated,
-        wire_bytes=exchange.body.taken,
+        body=b"" if is_unwanted else body.data,
+        is_truncated=body.is_truncated and not is_unwanted,
+        wire_bytes=body.taken,
         phases=phases,
         request=request,
         head=exchange.head,
         hold=hold,
-        is_damaged=exchange.body.is_damaged,
+        is_damaged=body.is_damaged and not is_unwanted,
         refresh=_refresh(exchange),
         content_language=exchange.text(b"content-language"),
         last_modified=exchange.text(b"last-modified"),
         etag=exchange.text(b"etag"),
+        unwanted=body.data if is_unwanted else b"",
+        is_left_out=exchange.is_left_out,
     )
 
 

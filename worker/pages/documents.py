@@ -27,9 +27,13 @@ _FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "applica
 _GZIP_TYPES = frozenset(
     {"application/gzip", "application/x-gzip", "application/octet-stream", "binary/octet-stream"}
 )
+_TEXT_TYPE = "text/plain"
 _GZIP_MAGIC = b"\x1f\x8b"
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _ROOT = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z]+)")
+# A list in plain text begins with a URL that has its line to itself.
+_FIRST_URL = re.compile(rb"\s*https?://[^\s<>]+[ \t]*(?:[\r\n]|\Z)", re.I)
+_UTF8_MARK = b"\xef\xbb\xbf"
 _KINDS = {
     b"urlset": Source.SITEMAPS,
     b"sitemapindex": Source.SITEMAPS,
@@ -51,10 +55,17 @@ def may_be(content_type: str, url: str, reads: Collection[str]) -> bool:
         return Source.FEEDS in reads
     if kind in _XML_TYPES:
         return bool(reads)
-    if kind not in _GZIP_TYPES or Source.SITEMAPS not in reads:
+    if Source.SITEMAPS not in reads:
         return False
     name = _name(url)
-    return name.endswith(".gz") and ("sitemap" in name or name.endswith(".xml.gz"))
+    if kind == _TEXT_TYPE:
+        # Of all texts, which may be long, only its name tells.
+        return "sitemap" in name or name == "urllist.txt"
+    return (
+        kind in _GZIP_TYPES
+        and name.endswith(".gz")
+        and ("sitemap" in name or name.endswith(".xml.gz"))
+    )
 
 
 def is_named_like_a_sitemap(url: str) -> bool:
@@ -64,7 +75,7 @@ def is_named_like_a_sitemap(url: str) -> bool:
 
 
 def kind_of(body: bytes) -> Source | None:
-    """By its first element."""
+    """By its first element, or its first line."""
     first = body[:_SNIFFED_BYTES]
     try:
         first = next(decompressed([first]), b"")
@@ -72,8 +83,15 @@ def kind_of(body: bytes) -> Source | None:
         return None
     if first.startswith((b"\xff\xfe", b"\xfe\xff")):
         first = first.decode("utf-16", "replace").encode()
+    if is_list_of_urls(first):
+        return Source.SITEMAPS
     root = _ROOT.search(_COMMENT.sub(b"", first[:_SNIFFED_BYTES]))
     return None if root is None else _KINDS.get(root[1].lower())
+
+
+def is_list_of_urls(first: bytes) -> bool:
+    """A sitemap in plain text, by how it begins."""
+    return _FIRST_URL.match(first.removeprefix(_UTF8_MARK)) is not None
 
 
 def pack_sitemap(body: bytes) -> tuple[str, bool]:

@@ -20,7 +20,7 @@ from manyhands.worker.pages.html import (
     Extract,
 )
 from manyhands.worker.pages.listings import read_listing
-from manyhands.worker.pages.page_records import Look, outcome_of, record_of
+from manyhands.worker.pages.page_records import Look, asked_of, outcome_of, record_of
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 from manyhands.worker.pages.sitemap_records import sitemap_records
 from manyhands.worker.records import PageRecord, PlainRecord
@@ -139,7 +139,8 @@ def _record(
     """And why there is none."""
     is_indexable = not (look.said.robots.noindex or header.noindex)
     try:
-        return record_of(page, look, cuts, is_indexable=is_indexable), ""
+        asked = asked_of(page)
+        return record_of(page, look, cuts, asked_url=asked, is_indexable=is_indexable), ""
     except UnknownField as error:
         return None, f"no record: {error}"
 

@@ -4,13 +4,18 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.discovery import Source
 from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import Url, parse_url, resolve_reference
-from manyhands.worker.pages.documents import MAX_SITEMAP_BYTES, decompressed
-from manyhands.worker.pages.xml_reading import Element, Enough, XmlReader
+from manyhands.worker.pages.documents import (
+    MAX_SITEMAP_BYTES,
+    decompressed,
+    is_list_of_urls,
+)
+from manyhands.worker.pages.xml_reading import MAX_TEXT_LENGTH, Element, Enough, XmlReader
 
 # As sitemaps.org says, of URLs and of sitemaps in an index.
 MAX_LISTED = 50_000
@@ -42,15 +47,54 @@ def read_listing(
 ) -> Listing:
     """Of a document at that depth, as it was fetched. Raises what `pieces` raise."""
     listing = Listing(depth=depth)
+    unpacked = _bounded(decompressed(pieces))
+    if kind is Source.SITEMAPS:
+        try:
+            first = next(unpacked, b"")
+        except zlib.error:
+            listing.cuts.append(Cut.DAMAGE)
+            return listing
+        unpacked = chain([first], unpacked)
+        if is_list_of_urls(first):
+            return _read_text(unpacked, url, listing, is_whole=is_whole)
     reader = _Feed(url, listing) if kind is Source.FEEDS else _Sitemap(url, listing)
     xml = XmlReader(reader.is_wanted, reader.ended)
     try:
-        cut = xml.read(_bounded(decompressed(pieces)), is_whole=is_whole)
+        cut = xml.read(unpacked, is_whole=is_whole)
     except zlib.error:
         cut = Cut.DAMAGE
     if cut is not None:
         listing.cuts.append(cut)
     return listing
+
+
+def _read_text(pieces: Iterable[bytes], url: Url, listing: Listing, *, is_whole: bool) -> Listing:
+    """A URL a line, in UTF-8."""
+    sitemap = _Sitemap(url, listing)
+    listing.depth = 0
+    try:
+        for line in _lines(pieces, is_whole=is_whole):
+            if text := line.decode("utf-8-sig", "replace").strip():
+                sitemap.listed(text)
+    except Enough as enough:
+        listing.cuts.append(enough.cut)
+    except zlib.error:
+        listing.cuts.append(Cut.DAMAGE)
+    return listing
+
+
+def _lines(pieces: Iterable[bytes], *, is_whole: bool) -> Iterator[bytes]:
+    """One that is too long is cut short, and no URL then."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).splitlines(keepends=True) or [b""]
+        yield from lines
+        if rest.endswith(b"\n"):
+            yield rest
+            rest = b""
+        rest = rest[: MAX_TEXT_LENGTH + 1]
+    if is_whole:
+        yield rest
 
 
 def _bounded(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -120,6 +164,12 @@ class _Sitemap:
             self._lastmod = text[:MAX_LASTMOD_LENGTH]
         if self._loc:
             self._listing.found[self._loc] = self._lastmod
+
+    def listed(self, url: str) -> None:
+        """By a line of a text."""
+        self._take(url)
+        if self._loc:
+            self._listing.found[self._loc] = ""
 
     def _take(self, text: str) -> None:
         self._loc = ""

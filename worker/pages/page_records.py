@@ -69,6 +69,13 @@ def record_of(
     )
 
 
+def asked_of(page: FetchedPage) -> str:
+    """The URL that was asked for: that of a redirect, not of its target."""
+    if page.kind == RecordKind.REDIRECT and page.arrival is not None and page.arrival.redirects:
+        return page.arrival.redirects[0]
+    return page.url
+
+
 def outcome_of(status: int, content_type: str) -> tuple[RecordKind, str]:
     """What the record of such an answer is, and why it is no page."""
     if status >= 400:

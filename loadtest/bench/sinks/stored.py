@@ -45,7 +45,7 @@ def check_each_once(where: str, wanted: Collection[str], found: Iterable[str]) -
 
 
 def warc_urls(directory: Path) -> list[str]:
-    """Of all answers in the files that count: complete, or still open."""
+    """Of all pages in the files that count: complete, or still open."""
     files = sorted([*directory.glob("*.warc.gz"), *directory.glob("*.warc.gz.open")])
     return [url for file in files for url in _answers(file)]
 
@@ -53,7 +53,10 @@ def warc_urls(directory: Path) -> list[str]:
 def _answers(file: Path) -> Iterator[str]:
     with file.open("rb") as stream:
         for record in ArchiveIterator(stream, record_types=WarcRecordType.response):
-            yield record.headers["WARC-Target-URI"]
+            url = record.headers["WARC-Target-URI"]
+            # Archives have those, too.
+            if not url.endswith("/robots.txt"):
+                yield url
 
 
 def parquet_urls(directory: Path) -> list[str]:

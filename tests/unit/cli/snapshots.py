@@ -36,6 +36,7 @@ def view(state: str = "running", **counts: int) -> dict[str, Any]:
         "labels": {},
         "left_out": {},
         "put_off": [],
+        "held": [],
         "seed_file_refused": 0,
         "notes": [],
     }

@@ -55,13 +55,16 @@ def test_an_interrupted_crawl_tells_what_was_left_out_and_what_waits():
         "ready_at": "2030-01-31T12:05:00Z",
         "queued": 1200,
     }
-    stopped = replace(snapshot("running", queued=1200), left_out={"scope": 9}, put_off=[host])
+    held = {"domain": "b.example", "queued": 70, "is_blocked": False, "is_paused": True}
+    running = snapshot("running", queued=1200)
+    stopped = replace(running, left_out={"scope": 9}, put_off=[host], held=[held])
     text = shown(summary_table(stopped))
     assert "crawl 1 running" in text
     assert "0, 0 B" in text
     assert "scope 9" in text
     assert "http://a.example:81: robots.txt: connection refused, tried again at 12:05:00" in text
     assert "1,200 URLs wait" in text
+    assert "b.example is paused; 70 URLs wait" in text
 
 
 def test_a_url_in_brackets_is_shown_as_it_is():

@@ -15,7 +15,6 @@ from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.arrivals import arrival_of
 from manyhands.worker.net.fetcher import Answer
 from manyhands.worker.pages.parse_jobs import pack_if_parsed, page_of_job
-from manyhands.worker.records import Capture
 
 
 @dataclass(slots=True, eq=False)
@@ -59,17 +58,3 @@ class JobEnds:
         return Settled(
             claimed.id, UrlState.PARSING, answer.status, size=size, attempts=claimed.attempts
         )
-
-
-def capture(claimed: ClaimedUrl, answer: Answer) -> Capture:
-    """For the archives: known by the job's identity, as its record is."""
-    return Capture(
-        id=FetchJob.of_text(claimed.job).id,
-        url=claimed.url,
-        fetched_at=rfc3339(utc_now()),
-        address=answer.phases.address,
-        request=answer.request,
-        head=answer.head,
-        body=answer.body,
-        is_truncated=answer.is_truncated,
-    )

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
 from manyhands.worker.crawl.fetching import verdicts
+from manyhands.worker.crawl.fetching.recorded_ends import RecordedEnds
 from manyhands.worker.crawl.frontier.allowance import ASK_AGAIN_S, Allowance
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.frontier.page_grants import PageGrants
@@ -18,6 +19,8 @@ from manyhands.worker.crawl.shards.settling import Settling
 MOST_PASSED_OVER = 100
 # With fewer URLs in line than this, more are claimed ahead of need.
 FEW_URLS = 2
+# While the records of too many URLs that may not be requested are on their way.
+RECORDED_AGAIN_S = 0.2
 
 
 class PageToFetch(NamedTuple):
@@ -32,12 +35,18 @@ class NextUrls:
     """State: the origins whose crawls wait for more pages to be granted."""
 
     def __init__(
-        self, crawls: LiveCrawls, working_set: WorkingSet, settling: Settling, grants: PageGrants
+        self,
+        crawls: LiveCrawls,
+        working_set: WorkingSet,
+        settling: Settling,
+        grants: PageGrants,
+        ends: RecordedEnds,
     ) -> None:
         self._crawls = crawls
         self._working_set = working_set
         self._settling = settling
         self._grants = grants
+        self._ends = ends
         self._starved: set[Origin] = set()
         grants.came.tell(self._pages_came)
 
@@ -51,6 +60,10 @@ class NextUrls:
 
     def _first(self, origin: Origin, rules: RobotsRules, now: float) -> PageToFetch | None:
         shard = origin.domain.shard
+        if self._ends.room <= 0:
+            # Of URLs that may not be requested.
+            self._working_set.schedule.block(origin, now + RECORDED_AGAIN_S)
+            return None
         for _ in range(min(len(origin.urls), MOST_PASSED_OVER)):
             url = origin.urls.popleft()
             crawl = self._crawls.by_id.get(url.crawl)
@@ -60,7 +73,7 @@ class NextUrls:
                 continue
             why_not = self._why_not(origin.domain.name, url, crawl, rules)
             if why_not is not None:
-                self._settling.settle(shard, why_not)
+                self._ends.end_unrequested(shard, url, why_not)
             elif crawl.allowance is None or self._is_allowed(crawl, crawl.allowance, now):
                 return PageToFetch(url, crawl, rules)
             else:

@@ -4,6 +4,7 @@ page goes to the archives and the parse stage, and the store records it."""
 import asyncio
 import random
 from dataclasses import dataclass
+from datetime import datetime
 
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.discovery import Source
@@ -13,17 +14,17 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import LeaseLost, Settled
 from manyhands.shared.jobs import rfc3339, utc_now
 from manyhands.worker.crawl.fetching import verdicts
-from manyhands.worker.crawl.fetching.job_ends import JobEnds, capture
+from manyhands.worker.crawl.fetching.archive import Archive
+from manyhands.worker.crawl.fetching.job_ends import JobEnds
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_fetch import Fetched
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
-from manyhands.worker.crawl.fetching.recorded_ends import end_of, is_recorded
+from manyhands.worker.crawl.fetching.recorded_ends import RecordedEnds
 from manyhands.worker.crawl.fetching.verdicts import Redirect, Verdict
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl
 from manyhands.worker.crawl.frontier.schedule import Origin
-from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.settling import Settling, StoreFailed
 from manyhands.worker.net.arrivals import arrival_of
@@ -31,27 +32,24 @@ from manyhands.worker.net.fetcher import Answer
 from manyhands.worker.pages.documents import kind_of, pack_sitemap
 from manyhands.worker.pages.html import is_html
 from manyhands.worker.pages.parse_jobs import pack_page
-from manyhands.worker.records import Capture, page_visit_id
 from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
-from manyhands.worker.sinks.sinks import Sinks
 
 
 @dataclass(slots=True, eq=False)
 class PageEnds:
-    """`retry_s` is the wait before a second attempt; at most `truncate_bytes` of a page are parsed.
-    `ends_are_recorded`: what comes to no page has a record, too."""
+    """`retry_s` is the wait before a second attempt; at most `truncate_bytes` of a page are
+    parsed."""
 
     admission: Admission
     notes: HostNotes
-    sinks: Sinks
+    archive: Archive
     pages: PagePusher
+    ends: RecordedEnds
     settling: Settling
-    control: Control
     store_failed: StoreFailed
     jobs: JobEnds
     retry_s: float
     truncate_bytes: int
-    ends_are_recorded: bool
 
     def judge(self, origin: Origin, page: PageToFetch, fetched: Fetched) -> Verdict:
         state = origin.state
@@ -83,20 +81,24 @@ class PageEnds:
             _came_to_nothing(page.crawl)
         settled = verdict.settled
         answer = fetched.outcome
-        if settled is not None and self.ends_are_recorded and is_recorded(page.url, settled):
-            await self.pages.push(self._end(page, answer, settled), shard.number)
+        is_page = settled is None and verdict.redirect is None
+        if isinstance(answer, Answer) and not is_page:
+            try:
+                await self.archive.keep_other(page.url, answer)
+            except SinkDown:
+                return await self._put_back(shard, page, verdict)
         if settled is None:
             assert isinstance(answer, Answer), "only an answer can be handed on"
             if verdict.redirect is not None and page.url.job:
                 settled = await self.jobs.redirect(page.url, verdict.redirect.target, answer.status)
             elif verdict.redirect is not None:
-                await self._redirect(shard, page, verdict.redirect, answer.status)
+                await self._redirect(shard, page, verdict.redirect, answer)
                 return False
             else:
                 settled = await self._hand_on(shard, page, answer)
-        # Shielded: others wait for the same write.
-        await asyncio.shield(self.settling.settle(shard, settled))
-        return settled.state is UrlState.QUEUED
+        came = answer if isinstance(answer, Answer) else None
+        await self.ends.record(shard, page.url, settled, came)
+        return await self._settle(shard, settled)
 
     def failed(self, shard: OwnedShard, error: Exception) -> None:
         """It could not be carried out."""
@@ -104,19 +106,31 @@ class PageEnds:
         if not isinstance(error, LeaseLost):
             self.store_failed(shard, error)
 
+    async def _put_back(self, shard: OwnedShard, page: PageToFetch, verdict: Verdict) -> bool:
+        """The answer is not in the archives, and we are about to stop."""
+        if not verdict.is_no_page:
+            _came_to_nothing(page.crawl)
+        return await self._settle(shard, verdicts.put_off(page.url))
+
+    async def _settle(self, shard: OwnedShard, settled: Settled) -> bool:
+        # Shielded: others wait for the same write.
+        await asyncio.shield(self.settling.settle(shard, settled))
+        return settled.state is UrlState.QUEUED
+
     async def _redirect(
-        self, shard: OwnedShard, page: PageToFetch, redirect: Redirect, status: int
+        self, shard: OwnedShard, page: PageToFetch, redirect: Redirect, answer: Answer
     ) -> None:
-        await self.admission.redirected(shard.number, page.crawl, page.url, redirect.target, status)
+        target = redirect.target
+        await self.ends.record_redirect(shard, page.url, target, answer)
+        await self.admission.redirected(shard.number, page.crawl, page.url, target, answer.status)
 
     async def _hand_on(self, shard: OwnedShard, page: PageToFetch, answer: Answer) -> Settled:
         """First the sinks take the page, then the broker, then the store: after a crash in between
         it is fetched again, and no second record is made."""
-        fetched = None if page.url.job else await self._fetched(page, answer)
+        fetched_at = utc_now()
+        fetched = None if page.url.job else await self._fetched(page, answer, fetched_at)
         try:
-            if self.sinks.takes(Capture):
-                made = _capture(fetched, answer) if fetched else capture(page.url, answer)
-                await self._archive(made)
+            await self.archive.keep_page(page.url, answer, fetched_at)
         except SinkDown:
             _came_to_nothing(page.crawl)
             return verdicts.put_off(page.url)
@@ -132,29 +146,16 @@ class PageEnds:
             page.url.id, UrlState.PARSING, answer.status, size=size, attempts=page.url.attempts
         )
 
-    def _end(self, page: PageToFetch, outcome: object, settled: Settled) -> FetchedPage:
-        return end_of(
-            page.url,
-            outcome if isinstance(outcome, Answer) else None,
-            settled,
-            visit=page_visit_id(self.control.tag, page.crawl.id, page.url.key.hex()),
-            fields=page.crawl.spec.records.fields,
-            fetched_at=rfc3339(utc_now()),
-        )
-
-    async def _archive(self, made: Capture) -> None:
-        """Return when the archives have it."""
-        await self.sinks.room()
-        await self.sinks.write([made])
-
-    async def _fetched(self, page: PageToFetch, answer: Answer) -> FetchedPage:
+    async def _fetched(
+        self, page: PageToFetch, answer: Answer, fetched_at: datetime
+    ) -> FetchedPage:
         url, crawl = page.url, page.crawl
         key = url.key.hex()
         body, cut = await self._packed(answer)
         chosen = crawl.chosen
         handlers = crawl.spec.handlers or ""
         return FetchedPage(
-            visit=page_visit_id(self.control.tag, crawl.id, key),
+            visit=self.archive.page_id(url),
             crawl=crawl.id,
             key=key,
             url=url.url,
@@ -164,7 +165,7 @@ class PageEnds:
             robots_tag=answer.robots_tag,
             obeys_nofollow=crawl.spec.politeness.obeys_nofollow,
             is_truncated=cut is not None,
-            fetched_at=rfc3339(utc_now()),
+            fetched_at=rfc3339(fetched_at),
             body=body,
             cuts=() if cut is None else (cut,),
             follows=crawl.spec.discovery.follows,
@@ -193,18 +194,3 @@ class PageEnds:
 def _came_to_nothing(crawl: LiveCrawl) -> None:
     if crawl.allowance is not None:
         crawl.allowance.came_to_nothing()
-
-
-def _capture(fetched: FetchedPage, answer: Answer) -> Capture:
-    return Capture(
-        id=fetched.visit,
-        url=fetched.url,
-        fetched_at=fetched.fetched_at,
-        address=answer.phases.address,
-        request=answer.request,
-        head=answer.head,
-        body=answer.body,
-        is_truncated=answer.is_truncated,
-        crawl=fetched.crawl,
-        depth=fetched.depth,
-    )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import Claims, StoredDomain
+from manyhands.shared.crawl.store.model import ClaimedUrl, Claims, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.frontier.running import Running
 from manyhands.worker.crawl.politeness.delays import OriginState
@@ -34,10 +34,12 @@ class LoadedDomain(NamedTuple):
 
 class Hopeless(NamedTuple):
     """Origins that were given up, why and with how many URLs; and the `ready_at` up to which they
-    were checked (0: all of them)."""
+    were checked (0: all of them). `claimed` are those of the URLs that others end, with the
+    reason."""
 
     looked_to: float
     given_up: list[tuple[str, str, int]]
+    claimed: list[tuple[ClaimedUrl, str]]
 
 
 class Wanted(NamedTuple):
@@ -108,22 +110,32 @@ def load_named(store: ShardStore, all_named: list[Named]) -> list[LoadedDomain |
     return [loaded.pop(named.name, None) for named in all_named]
 
 
-def end_hopeless(store: ShardStore, patiences: Mapping[int, float], after: float) -> Hopeless:
+def end_hopeless(
+    store: ShardStore, patiences: Mapping[int, float], after: float, claims: int | None
+) -> Hopeless:
     """Fail URLs of origins that are left alone for longer than their crawls' patience. `patiences`
-    are in seconds, by crawl."""
+    are in seconds, by crawl. Of those of crawls so many are claimed instead, for others to end;
+    None: they are failed here, too."""
     given_up = []
+    claimed: list[tuple[ClaimedUrl, str]] = []
+    now = clock.now()
     origins = store.put_off(after, ORIGINS_LOOKED_AT)
     for origin in origins:
         state = OriginState.from_bytes(origin.notes)
-        count = sum(
-            store.give_up(crawl, origin.id, state.trouble, URLS_GIVEN_UP)
-            for crawl, patience_s in patiences.items()
-            if state.gives_up(origin.ready_at, patience_s)
-        )
+        count = 0
+        for crawl, patience_s in patiences.items():
+            if not state.gives_up(origin.ready_at, patience_s):
+                continue
+            if claims is None or crawl == NO_CRAWL:
+                count += store.give_up(crawl, origin.id, state.trouble, URLS_GIVEN_UP)
+            else:
+                urls = store.claim(origin.id, crawl, now, claims - len(claimed))
+                claimed += [(url, state.trouble) for url in urls]
+                count += len(urls)
         if count:
             given_up.append((origin.origin, state.trouble, count))
     is_all = len(origins) < ORIGINS_LOOKED_AT
-    return Hopeless(0.0 if is_all else origins[-1].ready_at, given_up)
+    return Hopeless(0.0 if is_all else origins[-1].ready_at, given_up, claimed)
 
 
 def _claims(

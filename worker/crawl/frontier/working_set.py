@@ -17,7 +17,7 @@ from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import Claims, NewUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.tasks import Tasks
-from manyhands.worker.crawl.frontier.hopeless import HopelessOrigins
+from manyhands.worker.crawl.frontier.hopeless import EndsHopeless, HopelessOrigins
 from manyhands.worker.crawl.frontier.host_notes import HostNotes
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.loading import (
@@ -93,6 +93,8 @@ class WorkingSet:
         self._wake = wakeup.wake
         self._shards: dict[int, ShardHosts] = {}
         self._hopeless: dict[int, HopelessOrigins] = {}
+        # URLs of hosts that are given up, of shards that are opened from then on.
+        self.ends_hopeless: EndsHopeless | None = None
         self.origins: set[Origin] = set()
         self.schedule = Schedule()
 
@@ -100,7 +102,7 @@ class WorkingSet:
 
     def shard_opened(self, shard: OwnedShard) -> None:
         self._shards[shard.number] = ShardHosts(shard)
-        self._hopeless[shard.number] = HopelessOrigins(self._crawls)
+        self._hopeless[shard.number] = HopelessOrigins(shard, self._crawls, self.ends_hopeless)
 
     def shard_closed(self, shard: OwnedShard) -> None:
         """It was given back or lost, or its store failed: forget its domains."""

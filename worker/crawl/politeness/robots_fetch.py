@@ -8,12 +8,17 @@ from typing import Protocol
 
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import LeaseLost, StoredRobots
+from manyhands.shared.errors import ManyhandsError
 from manyhands.worker.crawl.politeness.delays import OriginState
 from manyhands.worker.crawl.politeness.robots import RobotsRules
 from manyhands.worker.crawl.politeness.robots_cache import RobotsCache, fetch_robots
 from manyhands.worker.net.fetcher import HopFetcher
 
 CACHE_BYTES = 64 * 1024 * 1024
+
+
+class NotKept(ManyhandsError):
+    """Raised by a fetcher that archives answers: it could not, and we are about to stop."""
 
 
 class KeptByOwner(Protocol):
@@ -30,7 +35,7 @@ class KeptByOwner(Protocol):
 
 @dataclass(slots=True)
 class Learned:
-    """`rules` is None when they are unknown: the lease is lost, or there was an `error`.
+    """`rules` is None when they are unknown: the lease is lost, we stop, or there was an `error`.
     `was_requested`: a request was sent, so the origin's delay applies."""
 
     rules: RobotsRules | None = None
@@ -64,7 +69,7 @@ class RobotsFetches:
         learned = Learned()
         try:
             learned.rules = await self._cache.get(origin, source, state, patience_s)
-        except LeaseLost:
+        except (LeaseLost, NotKept):
             pass
         except Exception as error:
             learned.error = error

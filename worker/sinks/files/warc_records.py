@@ -1,7 +1,7 @@
-"""A captured page → the bytes of its WARC records. Pure.
+"""A captured answer → the bytes of its WARC records. Pure.
 
-A page is a `request`, a `response` and a `metadata` record, each compressed by itself. Everything
-in them follows from the capture: the same one becomes the same bytes again.
+An answer is a `request`, a `response` and a `metadata` record, each compressed by itself.
+Everything in them follows from the capture: the same one becomes the same bytes again.
 
 Nothing that a server sends can end one of our headers: URLs and ids are escaped, and the head of an
 answer is cleaned up before it goes into the block.
@@ -62,7 +62,11 @@ def capture_records(capture: Capture, pack: Pack) -> bytes:
         "Content-Type: application/http; msgtype=request\r\n",
         request_block(capture.request),
     )
-    truncated = "WARC-Truncated: length\r\n" if capture.is_truncated else ""
+    truncated = ""
+    if capture.is_truncated or capture.is_left_out:
+        # By the standard: it was too long, or there was another reason.
+        why = "length" if capture.is_truncated else "unspecified"
+        truncated = f"WARC-Truncated: {why}\r\n"
     response = _record(
         f"WARC-Type: response\r\nWARC-Record-ID: {response_id}\r\n{from_where}"
         f"WARC-Concurrent-To: {request_id}\r\n{truncated}"

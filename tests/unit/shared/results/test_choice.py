@@ -32,7 +32,7 @@ def test_names_are_those_of_the_listing():
     for refused in ("", "url,", "from"):
         with pytest.raises(UnknownName, match="is no field"):
             chosen_fields(Listing.PAGES, refused)
-    with pytest.raises(UnknownName, match="is no kind: page, other, failed"):
+    with pytest.raises(UnknownName, match="is no kind: page, other, redirect, failed, refused"):
         chosen_kinds("pages")
 
 

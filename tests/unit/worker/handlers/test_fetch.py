@@ -27,6 +27,7 @@ from manyhands.worker.net.fetcher import (
 from manyhands.worker.pages.bodies import pack, unpack
 from manyhands.worker.records import Capture
 from manyhands.worker.testing import make_delivery, set_up
+from tests.unit.worker.crawl.politeness.answers import answer
 
 URL = "http://example.com/"
 WHEN = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
@@ -143,15 +144,19 @@ class Archive:
 
 async def test_a_page_is_captured_where_somebody_archives(monkeypatch):
     context = JobContext(make_delivery("fetch", [URL], jid="fetch-0001"), Archive())
-    fetched = page(address="127.0.0.1", request=b"GET", head=b"HTTP/1.1 200 OK", cut=Cut.DAMAGE)
-    await run(monkeypatch, context, fetched)
-    assert context.records == [
+    redirect, last = answer(302, location="/home"), answer(200, b"<p>x", is_truncated=True)
+    redirect.url, last.url, last.head = URL, "http://example.com/home", b"HTTP/1.1 200 OK"
+    await run(monkeypatch, context, page(answers=(redirect, last), cut=Cut.DAMAGE))
+    [hop, *captures] = context.records
+    assert isinstance(hop, Capture)
+    assert (hop.id, hop.url) == ("fetch-0001.answer.0", URL)
+    assert captures == [
         Capture(
             id="fetch-0001",
             url="http://example.com/home",
             fetched_at="2026-11-16T12:00:00Z",
-            address="127.0.0.1",
-            request=b"GET",
+            address="",
+            request=b"",
             head=b"HTTP/1.1 200 OK",
             body=b"<p>x",
             is_truncated=True,

@@ -20,8 +20,12 @@ PIECES = [
 ]
 
 
-def exchange(wants_body: bool = True, max_bytes: int = 1000) -> Exchange:
-    return Exchange(lambda _status, _type: wants_body, max_bytes, lambda: None)
+def exchange(
+    wants_body: bool = True, max_bytes: int = 1000, keeps_unwanted: bool = False
+) -> Exchange:
+    return Exchange(
+        lambda _status, _type: wants_body, max_bytes, lambda: None, keeps_unwanted=keeps_unwanted
+    )
 
 
 def fed(data: bytes, chunk: int = 10**6, **options: object) -> Exchange:
@@ -137,6 +141,39 @@ def test_a_short_body_that_is_not_wanted_is_dropped_and_keeps_the_connection(fra
     one = fed(HEAD + framing, 7, wants_body=False)
     assert (one.is_done, one.failure, one.is_reusable) == (True, None, True)
     assert one.body.data == b""
+
+
+PACKED = gzip.compress(b"hello", mtime=0)
+
+
+@pytest.mark.parametrize(
+    ("framing", "kept", "is_left_out"),
+    [
+        (b"Content-Length: 0\r\n\r\n", b"", False),
+        (b"Content-Length: 0\r\nConnection: close\r\n\r\n", b"", False),
+        (b"Content-Length: 5\r\n\r\nhello", b"hello", False),
+        (
+            b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n%s" % (len(PACKED), PACKED),
+            b"hello",
+            False,
+        ),
+        (b"Content-Encoding: nonsense\r\nContent-Length: 5\r\n\r\nhello", b"", True),
+        (b"Content-Length: 5\r\nConnection: close\r\n\r\nhello", b"hello", False),
+        (b"Content-Length: 70000\r\n\r\n", b"", True),
+    ],
+)
+def test_for_archives_a_short_body_that_is_not_wanted_is_kept(framing, kept, is_left_out):
+    one = fed(HEAD + framing, 7, wants_body=False, keeps_unwanted=True)
+    assert (one.is_done, one.failure, one.is_unwanted) == (True, None, True)
+    assert (one.body.data, one.is_left_out) == (kept, is_left_out)
+
+
+def test_for_archives_a_body_up_to_the_end_of_the_connection_is_kept():
+    one = fed(HEAD + b"\r\nhello", wants_body=False, keeps_unwanted=True)
+    one.ended()
+    assert (one.failure, one.body.data, one.is_left_out) == (None, b"hello", False)
+    long = fed(HEAD + b"\r\n" + bytes(70_000), 5000, wants_body=False, keeps_unwanted=True)
+    assert (len(long.body.data), long.is_left_out) == (64 * 1024, True)
 
 
 def test_a_body_that_is_not_wanted_and_goes_on_and_on_is_cut_off():

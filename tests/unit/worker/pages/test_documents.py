@@ -34,6 +34,8 @@ SITEMAP = b"<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'></urlset
         ("application/xml", "/x", {Source.SITEMAPS}),
         ("application/gzip", "/a/sitemap-1.xml.gz?x=1", {Source.SITEMAPS}),
         ("application/octet-stream", "/SITEMAP.gz", {Source.SITEMAPS}),
+        ("text/plain; charset=utf-8", "/sitemap-2.txt", {Source.SITEMAPS}),
+        ("text/plain", "/urllist.txt", {Source.SITEMAPS}),
     ],
 )
 def test_what_may_list_urls_is_read(content_type, path, needs):
@@ -50,6 +52,7 @@ def test_what_may_list_urls_is_read(content_type, path, needs):
         ("application/pdf", "/sitemap.xml"),
         ("image/svg+xml", "/a.xml"),
         ("application/json", "/feed"),
+        ("text/plain", "/notes.txt"),
     ],
 )
 def test_other_files_are_not_read(content_type, path):
@@ -67,6 +70,9 @@ def test_a_name_says_that_more_may_be_read():
     [
         (SITEMAP, Source.SITEMAPS),
         (gzip.compress(SITEMAP, mtime=0), Source.SITEMAPS),
+        (b"\xef\xbb\xbf\n" + SITE.encode() + b"/a\r\n" + SITE.encode() + b"/b", Source.SITEMAPS),
+        (SITE.encode() + b"/a", Source.SITEMAPS),
+        (SITE.encode() + b"/a is a page", None),
         (b"\xef\xbb\xbf<?xml version='1.0'?><!-- <rss> --><s:sitemapindex/>", Source.SITEMAPS),
         ("<?xml version='1.0' encoding='utf-16'?><feed/>".encode("utf-16"), Source.FEEDS),
         (b"<?xml-stylesheet href='a'?><!DOCTYPE rss><rss version='2.0'>", Source.FEEDS),

@@ -252,3 +252,32 @@ def test_what_came_before_the_fault_counts():
 def test_one_that_was_cut_when_it_was_fetched_is_not_bad_besides():
     body = b"<urlset><url>" + loc("/a").encode() + b"</url><url><lo"
     assert sitemap(body, is_whole=False) == Listing({f"{HOST}/a": ""})
+
+
+@pytest.mark.parametrize("size", [1, 7, PIECE])
+def test_a_sitemap_in_plain_text_has_a_url_a_line(size: int) -> None:
+    lines = (f"{HOST}/a\r", "", f"  {HOST}/b ", f"{HOST}/\u00e9", "http://other.example/", "no URL")
+    text = "\n".join(("\ufeff" + lines[0], *lines[1:], f"{HOST}/last")).encode()
+    for body, is_whole, last in ((text, True, ["/last"]), (text, False, [])):
+        whole = [body[:40], *(body[at : at + size] for at in range(40, len(body), size))]
+        listing = sitemap(whole, is_whole=is_whole)
+        expected = [f"{HOST}{path}" for path in ("/a", "/b", "/%C3%A9", *last)]
+        assert (list(listing.found), listing.refused) == (expected, 2)
+        assert (listing.depth, listing.cuts) == (0, [])
+
+
+def test_a_packed_text_is_read_and_a_damaged_one_ends() -> None:
+    packed = gzip.compress(f"{HOST}/a\n{HOST}/b\n".encode())
+    assert list(sitemap(packed).found) == [f"{HOST}/a", f"{HOST}/b"]
+    assert sitemap(packed[:10] + b"\xff\xff\xff" + packed[13:]).cuts == [Cut.DAMAGE]
+
+
+def test_a_text_without_end_is_cut_with_the_memory_that_its_urls_take() -> None:
+    def too_many() -> Iterator[bytes]:
+        for number in range(TEN_MILLION):
+            yield f"{HOST}/{number}\n".encode()
+
+    listing = sitemap(too_many())
+    assert (len(listing.found), listing.cuts) == (MAX_LISTED, [Cut.SITEMAP_URLS])
+    one_line = sitemap(endless(f"{HOST}/a\n{HOST}/".encode(), b"x", 2 * MAX_SITEMAP_BYTES))
+    assert (list(one_line.found), one_line.cuts) == ([f"{HOST}/a"], [Cut.SITEMAP_BYTES])

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 from manyhands.shared.crawl.exclusions import Exclusions
@@ -23,12 +22,14 @@ from manyhands.shared.jobs import Job
 from manyhands.shared.settings import FetchSettings
 from manyhands.shared.tasks import Tasks
 from manyhands.shared.urls import parse_url
+from manyhands.worker.crawl.fetching.archive import Archive, RobotsFetcher
 from manyhands.worker.crawl.fetching.job_ends import JobEnds
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_ends import PageEnds
 from manyhands.worker.crawl.fetching.page_fetch import PageFetches
 from manyhands.worker.crawl.fetching.page_turns import PageTurns
 from manyhands.worker.crawl.fetching.parse_batches import PagePusher
+from manyhands.worker.crawl.fetching.recorded_ends import RecordedEnds
 from manyhands.worker.crawl.fetching.robots_turns import RobotsTurns
 from manyhands.worker.crawl.fetching.sitemaps import Sitemaps
 from manyhands.worker.crawl.fetching.slots import Slots
@@ -41,7 +42,6 @@ from manyhands.worker.crawl.frontier.working_set import WorkingSet
 from manyhands.worker.crawl.metrics import CrawlFigures
 from manyhands.worker.crawl.politeness.robots import ALLOW_ALL, rules_of
 from manyhands.worker.crawl.politeness.robots_fetch import RobotsFetches
-from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.kept_robots import RobotsStores
 from manyhands.worker.crawl.shards.leases import LeaseGuard
 from manyhands.worker.crawl.shards.open_requests import OpenRequests
@@ -159,19 +159,22 @@ class Bench:
             lambda _sources: None,
         )
         admission.laid_out(Layout(generation=1, shards=1, wanted=1, most_ever=1))
+        archive = Archive(cast("Sinks", self.outside), lambda: "tag")
         pages = PagePusher(self.outside.push, lambda shard: f"crawl.tag.{shard:02}", self.tasks)
+        self.ends = RecordedEnds(
+            *(pages, settling, crawls, self._store_failed, self.tasks, lambda: "tag"), are_on=False
+        )
         self.page_ends = PageEnds(
             admission=admission,
             notes=notes,
-            sinks=cast("Sinks", self.outside),
+            archive=archive,
             pages=pages,
+            ends=self.ends,
             settling=settling,
-            control=cast("Control", SimpleNamespace(tag="tag")),
             store_failed=self._store_failed,
             jobs=JobEnds(admission, self.outside.push, pages, TRUNCATE_BYTES, max_redirects=5),
             retry_s=RETRY_S,
             truncate_bytes=TRUNCATE_BYTES,
-            ends_are_recorded=False,
         )
         self.page_turns = PageTurns(
             self.slots,
@@ -183,7 +186,7 @@ class Bench:
             self.tasks,
             wakeup,
         )
-        self.robots = RobotsFetches(self.fetcher, RETRY_S)
+        self.robots = RobotsFetches(RobotsFetcher(self.fetcher, archive), RETRY_S)
         self.robots_turns = RobotsTurns(
             self.slots,
             crawls,

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+import structlog
 
 from manyhands.shared.crawl.arrival import Arrival
 from manyhands.shared.crawl.cuts import Cut
 from manyhands.shared.crawl.spec import RecordSpec
 from manyhands.shared.crawl.states import UrlState
+from manyhands.worker.crawl.fetching import verdicts
 from manyhands.worker.crawl.fetching.next_url import PageToFetch
 from manyhands.worker.crawl.fetching.page_fetch import Fetched
 from manyhands.worker.crawl.frontier.schedule import Request
@@ -17,8 +19,17 @@ from manyhands.worker.net.fetcher import (
     PermanentFetchError,
     TemporaryFetchError,
 )
+from manyhands.worker.pages.extraction import extract
 from manyhands.worker.sinks.protocol import RecordsRefused, SinkDown
-from tests.unit.worker.crawl.fetching.bench import PAGE, RETRY_S, TRUNCATE_BYTES, Bench, bench_of
+from tests.unit.worker.crawl.fetching.bench import (
+    PAGE,
+    RETRY_S,
+    ROBOTS,
+    SITE,
+    TRUNCATE_BYTES,
+    Bench,
+    bench_of,
+)
 from tests.unit.worker.crawl.politeness.answers import answer
 
 NOW = 1_800_000_000.0
@@ -86,6 +97,103 @@ async def test_a_page_that_the_archive_never_takes_has_failed(tmp_path: Path) ->
         assert (bench.outside.order, bench.allowance.left) == ([], 1)
 
 
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (answer(302, location="/other"), UrlState.REDIRECTED),
+        (answer(404, content_type="text/html"), UrlState.FAILED),
+        (answer(200, content_type="image/png"), UrlState.SKIPPED),
+        (answer(503), UrlState.QUEUED),
+    ],
+    ids=["redirect", "404", "image", "503"],
+)
+async def test_the_archive_has_every_answer_also_of_what_is_no_page(
+    tmp_path: Path, outcome: Answer, state: UrlState
+) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.outside.has_archive = True
+        outcome.unwanted, outcome.is_left_out = b"as far as it was read", True
+        await ended(bench, outcome)
+
+        assert (await bench.urls())[PAGE].state is state
+        [capture] = bench.outside.captures
+        assert (capture.url, capture.body) == (PAGE, b"as far as it was read")
+        assert (capture.is_left_out, capture.is_truncated, capture.crawl) == (True, False, 1)
+        # The page may come yet, and has an id of its own.
+        assert capture.id.endswith(".1.answer.0")
+
+
+async def test_an_answer_that_the_archive_cannot_take_now_is_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.outside.has_archive = True
+        bench.outside.sink_error = SinkDown("stopping")
+        assert await ended(bench, answer(404))
+
+        assert (await bench.urls())[PAGE].state is UrlState.QUEUED
+        assert bench.allowance.left == 1
+
+
+async def test_an_error_that_the_archive_never_takes_is_an_error_even_so(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.outside.has_archive = True
+        bench.outside.sink_error = RecordsRefused({0: "its head has no status line"})
+        with structlog.testing.capture_logs() as lines:
+            assert not await ended(bench, answer(404))
+
+        assert (await bench.urls())[PAGE].reason == "http 404"
+        assert [line["reason"] for line in lines] == ["its head has no status line"]
+
+
+async def test_the_archive_has_a_robots_txt_before_it_is_obeyed(tmp_path: Path) -> None:
+    robots = answer(200, b"User-agent: *\nDisallow: /private")
+    async with bench_of(tmp_path, {ROBOTS: robots}) as bench:
+        bench.outside.has_archive = True
+        bench.robots_turns.begin(await bench.take())
+        await bench.tasks.all_ended()
+
+        [capture] = bench.outside.captures
+        assert (capture.url, capture.body, capture.crawl) == (ROBOTS, robots.body, None)
+
+
+async def test_what_may_not_be_requested_has_a_record_before_it_ends(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.ends.are_on = True
+        request = await bench.take()
+        url = bench.page(request).url
+        refused = verdicts.ended(url, UrlState.DISALLOWED, "robots.txt")
+        bench.outside.answers.clear()
+        bench.ends.end_unrequested(request.shard, url, refused)
+        await bench.outside.asked.wait()
+        assert request.shard.in_flight > 0
+        assert (await bench.urls())[PAGE].state is UrlState.CLAIMED
+
+        bench.outside.answers.set()
+        await bench.tasks.all_ended()
+        assert (await bench.urls())[PAGE].state is UrlState.DISALLOWED
+        [page] = bench.outside.pages
+        assert (page.kind, page.reason, page.status) == ("refused", "robots.txt", 0)
+        assert page.visit.endswith(".1.refused")
+
+
+async def test_a_redirect_has_a_record_with_its_target(tmp_path: Path) -> None:
+    async with bench_of(tmp_path, {}) as bench:
+        bench.ends.are_on = True
+        assert not await ended(bench, answer(301, location="/other"))
+
+        [page] = bench.outside.pages
+        page = page._replace(arrival=Arrival(*page.arrival or ()))
+        record = extract(page).record
+        assert record is not None
+        assert (record.kind, record.status) == ("redirect", 301)
+        assert (record.url, record.final_url) == (PAGE, f"{SITE}/other")
+        assert record.id.endswith(".1.redirect")
+        found = await bench.urls()
+        assert found[PAGE].state is UrlState.REDIRECTED
+        assert found[f"{SITE}/other"].state is UrlState.QUEUED
+
+
 async def test_what_is_cut_is_named_and_the_size_is_that_of_the_whole(tmp_path: Path) -> None:
     async with bench_of(tmp_path, {}) as bench:
         size = TRUNCATE_BYTES + 50
@@ -138,7 +246,7 @@ async def test_what_came_to_no_page_goes_to_the_parse_stage_for_its_record(
     tmp_path: Path, outcome: Answer | FetchError, kind: str, reason: str
 ) -> None:
     async with bench_of(tmp_path, {}) as bench:
-        bench.page_ends.ends_are_recorded = True
+        bench.ends.are_on = True
         assert not await ended(bench, outcome)
 
         [page] = bench.outside.pages
@@ -154,7 +262,7 @@ async def test_an_end_is_recorded_only_where_there_are_sinks_and_when_it_is_fina
         assert not await ended(bench, answer(404))
         assert bench.outside.pages == []
     async with bench_of(tmp_path / "other", {}) as bench:
-        bench.page_ends.ends_are_recorded = True
+        bench.ends.are_on = True
         assert await ended(bench, answer(500))
         assert bench.outside.pages == []
 

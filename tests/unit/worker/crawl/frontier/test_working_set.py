@@ -38,6 +38,8 @@ from manyhands.worker.crawl.fetching import verdicts as endings
 from manyhands.worker.crawl.fetching.dispatcher import Dispatcher
 from manyhands.worker.crawl.fetching.next_url import NextUrls, PageToFetch
 from manyhands.worker.crawl.fetching.page_turns import PageTurns
+from manyhands.worker.crawl.fetching.parse_batches import PagePusher
+from manyhands.worker.crawl.fetching.recorded_ends import RecordedEnds
 from manyhands.worker.crawl.fetching.robots_turns import RobotsTurns
 from manyhands.worker.crawl.fetching.slots import Slots
 from manyhands.worker.crawl.frontier import loading, working_set
@@ -127,13 +129,18 @@ class Bench:
         self.forgotten = ForgottenDomains(self.store, self.settling, self.hosts, self._store_failed)
         rules = rules_of(StoredRobots(ALLOW_ALL, b"", 0.0, time.time() + HOUR_S))
         grants = SimpleNamespace(came=Announcement(), want=lambda _: None)
+        ends = RecordedEnds(
+            cast("PagePusher", None),
+            *(self.settling, self.crawls, self._store_failed, Tasks("crawl"), lambda: "tag"),
+            are_on=False,
+        )
         self.slots = Slots(1000, ByteBudget(1))
         self.page_fetches = ScriptedTurns()
         self.dispatcher = Dispatcher(
             self.slots,
             self.hosts,
             cast("LeaseGuard", SimpleNamespace(hold=lambda *_: True)),
-            NextUrls(self.crawls, self.hosts, self.settling, cast("PageGrants", grants)),
+            NextUrls(self.crawls, self.hosts, self.settling, cast("PageGrants", grants), ends),
             cast("RobotsTurns", SimpleNamespace(known=lambda _: rules)),
             cast("PageTurns", self.page_fetches),
             self.settling,

@@ -126,6 +126,8 @@ def test_all_record_ids_of_a_page_differ():
 def test_a_cut_page_says_so():
     assert response_of(capture(1)).rec_headers["WARC-Truncated"] is None
     assert response_of(capture(1, is_truncated=True)).rec_headers["WARC-Truncated"] == "length"
+    left_out = response_of(capture(1, is_left_out=True))
+    assert left_out.rec_headers["WARC-Truncated"] == "unspecified"
 
 
 def test_what_is_not_known_is_left_out():
