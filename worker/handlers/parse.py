@@ -107,7 +107,7 @@ async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobCont
         return
     parsed = []
     for number, page in enumerate(pages):
-        found, is_overdue = await _parse_page(page, context, is_alone=len(pages) == 1)
+        found, is_overdue = await _parse_page(page, context)
         if page.kind == RecordKind.PAGE:
             parsed.append(found)
         rest = pages[number + 1 :]
@@ -139,9 +139,7 @@ def _links_length(page: ParsedPage) -> int:
     return length
 
 
-async def _parse_page(
-    page: FetchedPage, context: JobContext, *, is_alone: bool
-) -> tuple[ParsedPage, bool]:
+async def _parse_page(page: FetchedPage, context: JobContext) -> tuple[ParsedPage, bool]:
     """And whether a page function took too long."""
     if page.is_of_job:
         return _parse_page_of_job(page, context), False
@@ -149,7 +147,7 @@ async def _parse_page(
     is_recorded = page.crawl == NO_CRAWL or context.can_emit(PageRecord)
     applied = Applied(extract(page, is_recorded=is_recorded or page.handlers != ""))
     if page.handlers and page.kind == RecordKind.PAGE:
-        applied = await _with_function(page, applied.found, context, is_alone=is_alone)
+        applied = await _with_function(page, applied.found, context)
     found = applied.found
     if found.record is not None and is_recorded:
         context.emit(found.record)
@@ -163,9 +161,7 @@ async def _parse_page(
     return ParsedPage(page.crawl, page.key, page.url, *told, *more), applied.is_overdue
 
 
-async def _with_function(
-    page: FetchedPage, found: ExtractedPage, context: JobContext, *, is_alone: bool
-) -> Applied:
+async def _with_function(page: FetchedPage, found: ExtractedPage, context: JobContext) -> Applied:
     functions = PAGE_FUNCTIONS.of_module(page.handlers)
     if not functions:
         return no_functions(page, found)
@@ -178,7 +174,7 @@ async def _with_function(
         found,
         can_emit=context.can_emit(PlainRecord),
         limit_s=FUNCTION_S,
-        deaths=DEATHS if is_alone else None,
+        deaths=DEATHS,
     )
 
 

@@ -3,6 +3,8 @@ function does, it costs its own page at the most."""
 
 import asyncio
 import traceback
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import NamedTuple
 
 from manyhands.shared.crawl.messages import FetchedPage, Setback
@@ -48,14 +50,16 @@ class Applied(NamedTuple):
     is_overdue: bool = False
 
 
-async def call(function: PageFunction, page: Page, limit_s: float) -> Called:
+async def call(
+    function: PageFunction, page: Page, limit_s: float, deaths: Deaths | None = None
+) -> Called:
     """Raises nothing but CancelledError."""
     limit = TimeLimit(limit_s)
     try:
         if function.is_async:
-            await _call_async(function, page, limit)
+            await _call_async(function, page, limit, deaths)
         else:
-            with limit:
+            with _noted(page, deaths), limit:
                 returned = function.call(page)
             if returned is not None:
                 raise TypeError(f"{function} returned {type(returned).__name__}: emit records")
@@ -83,19 +87,17 @@ async def apply(
     *,
     can_emit: bool,
     limit_s: float,
-    deaths: Deaths | None,
+    deaths: Deaths,
 ) -> Applied:
-    """`found` has a record. `deaths` are those at pages that come alone; None: it came with
-    others."""
-    before = 0 if deaths is None else deaths.begin(fetched.visit)
+    """`found` has a record."""
+    before = deaths.so_far(fetched.visit)
     if before >= MOST_DEATHS:
         called = Called(Failed("ProcessEnded", f"ended its process {before} times"))
         page = None
     else:
         page = Page(fetched, found, can_emit=can_emit)
-        called = await call(function, page, limit_s)
-    if deaths is not None:
-        deaths.end(fetched.visit)
+        called = await call(function, page, limit_s, deaths)
+    deaths.forget(fetched.visit)
     outcome = called.outcome
     if page is None or not isinstance(outcome, Done):
         return came_to_nothing(fetched, found, setback_of(function, fetched, called))._replace(
@@ -175,13 +177,15 @@ def _failed_record(fetched: FetchedPage, setback: Setback) -> PageRecord:
     )
 
 
-async def _call_async(function: PageFunction, page: Page, limit: TimeLimit) -> None:
+async def _call_async(
+    function: PageFunction, page: Page, limit: TimeLimit, deaths: Deaths | None
+) -> None:
     """In a task of its own: one that catches its cancellation is left behind."""
 
     async def run() -> None:
         coroutine = function.call(page)
         assert coroutine is not None, "an async function returns a coroutine"
-        await step_by_step(coroutine, limit)
+        await step_by_step(coroutine, lambda: _step(page, limit, deaths))
 
     task = asyncio.create_task(run(), name=str(function))
     try:
@@ -194,6 +198,16 @@ async def _call_async(function: PageFunction, page: Page, limit: TimeLimit) -> N
         await asyncio.wait({task}, timeout=GRACE_S)
         raise Overdue
     task.result()
+
+
+def _noted(page: Page, deaths: Deaths | None) -> AbstractContextManager[None]:
+    return nullcontext() if deaths is None else deaths.at(page.visit)
+
+
+@contextmanager
+def _step(page: Page, limit: TimeLimit, deaths: Deaths | None) -> Iterator[None]:
+    with _noted(page, deaths), limit:
+        yield
 
 
 def _check_links(page: Page) -> None:

@@ -1,13 +1,10 @@
-"""Remembers, on this machine, which page a process was at when it ended, so that a function which
-ends every process on one page costs that page alone.
+"""Remembers, on this machine, at which page a process was when it ended, so that a function which
+ends every process on one page costs that page alone."""
 
-Only pages that come alone are noted: those of a job that came back after a death do, and whoever
-ends a process the second time is known by then.
-"""
-
+import contextlib
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
@@ -17,7 +14,7 @@ _NAME_BYTES = 16
 
 
 class Deaths:
-    """State: a directory of ours with a file for each page that a function has now, or had when its
+    """State: a directory of ours with a file for each page that a function is at, or was when its
     process ended; its size counts how often. Without such a directory nothing is remembered."""
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -25,21 +22,34 @@ class Deaths:
             Path(tempfile.gettempdir()) / f"manyhands-page-functions-{os.getuid()}"
         )
 
-    def begin(self, visit: str) -> int:
-        """How many processes ended at this page so far."""
-        with suppress(OSError):
-            self._directory.mkdir(mode=0o700, exist_ok=True)
-            if self._directory.stat().st_uid != os.getuid():
-                return 0
-            with self._file(visit).open("ab") as file:
-                before = file.tell()
-                file.write(b"x")
-            return before
-        return 0
+    def so_far(self, visit: str) -> int:
+        """How many processes ended at this page."""
+        try:
+            return self._file(visit).stat().st_size if self._is_ours() else 0
+        except OSError:
+            return 0
 
-    def end(self, visit: str) -> None:
-        with suppress(OSError):
+    @contextlib.contextmanager
+    def at(self, visit: str) -> Iterator[None]:
+        """If the process ends meanwhile, it was at this page."""
+        path, before = self._file(visit), self.so_far(visit)
+        with contextlib.suppress(OSError):
+            self._directory.mkdir(mode=0o700, exist_ok=True)
+            if self._is_ours():
+                path.write_bytes(b"x" * (before + 1))
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                os.truncate(path, before)
+
+    def forget(self, visit: str) -> None:
+        with contextlib.suppress(OSError):
             self._file(visit).unlink(missing_ok=True)
+
+    def _is_ours(self) -> bool:
+        """Anybody may make a directory of that name."""
+        return self._directory.stat().st_uid == os.getuid()
 
     def _file(self, visit: str) -> Path:
         return self._directory / blake2b(visit.encode(), digest_size=_NAME_BYTES).hexdigest()

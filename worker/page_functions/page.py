@@ -54,6 +54,7 @@ class Page:
         self._fetched = fetched
         self._found = found
         self._can_emit = can_emit
+        self.visit = fetched.visit
         self.url = fetched.url
         self.status = fetched.status
         self.content_type = fetched.content_type

@@ -11,7 +11,8 @@ ends the process. See `deaths` for what becomes of the page then.
 import signal
 import threading
 import types
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 AGAIN_S = 1.0
@@ -63,13 +64,13 @@ class TimeLimit:
 
 @types.coroutine
 def step_by_step(
-    coroutine: Coroutine[Any, Any, Result], limit: TimeLimit
+    coroutine: Coroutine[Any, Any, Result], guard: Callable[[], AbstractContextManager[None]]
 ) -> Generator[Any, Any, Result]:
-    """Await it; whatever it does between two awaits is under the limit."""
+    """Await it; whatever it does between two awaits is in a guard."""
     thrown: BaseException | None = None
     while True:
         try:
-            with limit:
+            with guard():
                 waits_for = coroutine.send(None) if thrown is None else coroutine.throw(thrown)
         except StopIteration as end:
             result: Result = end.value

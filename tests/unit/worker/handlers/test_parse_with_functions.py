@@ -148,8 +148,9 @@ async def test_pages_that_come_back_come_alone_and_one_that_ends_processes_is_gi
 
     _, alone = await parsed(fetched("a"), fetched("b"), deliveries=2)
     assert [len(job.args[1]) for job in alone] == [1, 1]
-    for _ in range(MOST_DEATHS):
-        module.DEATHS.begin("store.1.a.1")
+    never_left = [module.DEATHS.at("store.1.a.1") for _ in range(MOST_DEATHS)]
+    for one in never_left:
+        one.__enter__()
     _, [job] = await parsed(fetched("a"), deliveries=3)
     [page] = told(job)
     assert page.setback is not None and page.setback[0].endswith("ended its process 2 times")

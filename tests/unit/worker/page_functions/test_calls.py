@@ -1,6 +1,8 @@
 """What a crawl is told of a page that a function had."""
 
+import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +35,21 @@ PAGE = FetchedPage(
     handlers="shop",
 )
 
+NEVER_LEFT: list[object] = []
+# Nothing can be made there.
+NOWHERE = Path("/dev/null/deaths")
+
 
 async def applied(
-    function: Callable[[Page], Any], fetched: FetchedPage = PAGE, deaths: Deaths | None = None
+    function: Callable[[Page], Any], fetched: FetchedPage = PAGE, directory: Path = NOWHERE
 ) -> Applied:
     functions = PageFunctions()
-    function.__module__, function.__qualname__ = "shop", "books"
     functions.page("*")(function)
     [made] = functions.functions
-    return await apply(made, fetched, extract(fetched), can_emit=True, limit_s=20.0, deaths=deaths)
+    made = replace(made, module="shop", name="books")
+    return await apply(
+        made, fetched, extract(fetched), can_emit=True, limit_s=20.0, deaths=Deaths(directory)
+    )
 
 
 async def test_what_it_asked_for_is_counted_and_the_record_stays():
@@ -101,28 +109,55 @@ async def test_a_page_is_tried_again_so_often_and_then_it_has_failed():
     assert last.setback.reason == "page function shop.books: not yet"
 
 
+def died_at(directory: Path, visit: str) -> None:
+    """As if the process had ended: nobody leaves it."""
+    never_left = Deaths(directory).at(visit)
+    never_left.__enter__()
+    NEVER_LEFT.append(never_left)
+
+
 async def test_a_page_at_which_processes_ended_is_not_given_to_the_function(tmp_path: Path):
     called: list[Page] = []
     for _ in range(MOST_DEATHS):
-        Deaths(tmp_path / "deaths").begin(PAGE.visit)
+        died_at(tmp_path, PAGE.visit)
 
-    result = await applied(lambda page: called.append(page), deaths=Deaths(tmp_path / "deaths"))
+    result = await applied(lambda page: called.append(page), directory=tmp_path)
 
     assert called == []
     assert result.setback is not None
     assert result.setback.reason == "page function shop.books: ended its process 2 times"
-    assert Deaths(tmp_path / "deaths").begin(PAGE.visit) == 0
+    assert Deaths(tmp_path).so_far(PAGE.visit) == 0
 
 
-async def test_a_page_that_went_well_is_not_remembered(tmp_path: Path):
-    deaths = Deaths(tmp_path / "deaths")
-    await applied(lambda _: None, deaths=deaths)
-    assert list((tmp_path / "deaths").iterdir()) == []
+async def test_other_pages_go_on_and_nothing_is_left_of_them(tmp_path: Path):
+    directory = tmp_path / "made when it is needed"
+    for function in (lambda _: None, wait_twice):
+        assert (await applied(function, directory=directory)).setback is None
+    assert list(directory.iterdir()) == []
+
+
+async def test_a_death_counts_until_the_function_has_come_to_its_end(tmp_path: Path):
+    died_at(tmp_path, PAGE.visit)
+    so_far = []
+
+    async def look(page: Page) -> None:
+        await wait_twice(page)
+        so_far.append(Deaths(tmp_path).so_far(PAGE.visit))
+
+    await applied(look, directory=tmp_path)
+
+    assert so_far == [2]
+    assert Deaths(tmp_path).so_far(PAGE.visit) == 0
+
+
+async def wait_twice(_: Page) -> None:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 async def test_where_nothing_can_be_written_nothing_is_remembered(tmp_path: Path):
     (tmp_path / "file").touch()
-    result = await applied(lambda _: None, deaths=Deaths(tmp_path / "file"))
+    result = await applied(lambda _: None, directory=tmp_path / "file")
     assert result.setback is None
 
 
