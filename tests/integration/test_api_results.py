@@ -158,7 +158,7 @@ def test_what_cannot_be_asked_is_refused_with_the_reason(http):
         (f"/crawls/1/pages?cursor={cursor}", 422, "does not come from this listing"),
         ("/crawls/7/pages?fields=nothing", 422, "'nothing' is no field"),
         ("/crawls/7/links?fields=url", 422, "from, to, text, rel"),
-        ("/crawls/7/pages?kind=good", 422, "page, other, failed"),
+        ("/crawls/7/pages?kind=good", 422, "page, other, redirect, failed, refused"),
         ("/crawls/7/pages?limit=0", 422, "limit"),
         ("/crawls/7/pages?format=xml", 422, "format"),
         ("/crawls/7/pages?feilds=url", 422, "unknown query parameter"),

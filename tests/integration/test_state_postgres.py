@@ -582,7 +582,7 @@ def test_a_shard_of_an_older_release_is_brought_up_to_date_and_keeps_its_urls(
     first.run(lambda: first.admit(CRAWL, urls_of("example.com", 3), NOW))
     with psycopg.connect(postgres.url) as connection:
         # With the index of the untold.
-        connection.execute(f"ALTER TABLE {schema}.g1_s0000_urls DROP COLUMN job")
+        connection.execute(f"ALTER TABLE {schema}.g1_s0000_urls DROP COLUMN job, DROP COLUMN note")
         connection.execute(f"DROP INDEX {schema}.g1_s0000_urls_ended_jobs")
         connection.execute(f"DROP TABLE {schema}.g1_s0000_first_jobs")
         connection.execute(f"UPDATE {schema}.shards SET version = 1")

@@ -311,10 +311,11 @@ def test_what_was_put_off_comes_when_it_is_due_after_what_never_was_tried(shard)
     admit(shard, [url(f"{SITE}/new")])
     origin = origin_id(shard)
     assert [one.url for one in claim(shard, origin)] == [f"{SITE}/new"]
+    nothing = {origin: Claims([], None, is_all=True)}
     with shard.transaction():
         assert shard.claim_each({origin: 1}, [CRAWL], NOW) == {origin: Claims([], NOW + 10)}
-        assert shard.claim_each({origin: 1}, [CRAWL + 1], NOW) == {origin: Claims([], None)}
-        assert shard.claim_each({origin: 1}, [], NOW) == {origin: Claims([], None)}
+        assert shard.claim_each({origin: 1}, [CRAWL + 1], NOW) == nothing
+        assert shard.claim_each({origin: 1}, [], NOW) == nothing
     assert claim(shard, origin, now=NOW + 9) == []
     [again] = claim(shard, origin, now=NOW + 10)
     assert (again.url, again.attempts) == (first.url, 1)
