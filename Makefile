@@ -7,9 +7,9 @@ PY := $(VENV)/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check lint unit format test audit demo prove loadtest loadtest-pages bench-consumer bench-broker bench-ingest \
-	bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc image test-containers \
-	lock clean
+.PHONY: help setup check lint unit format test audit demo prove loadtest loadtest-mixed loadtest-pages bench-consumer bench-broker \
+	bench-ingest bench-network bench-worker bench-state bench-fetch bench-crawl bench-hosts bench-sinks bench-warc image \
+	container-tools test-containers release lock clean
 
 help: ## Show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,11 +90,23 @@ bench-warc: setup ## WARC files decoded and exported, beside FastWARC and warcio
 loadtest: setup ## Locust against API, broker and worker; ends with a ledger of every job
 	$(PY) -m loadtest run $(ARGS)
 
+loadtest-mixed: setup ## Locust with jobs, pages to fetch and crawls; ends with a ledger of each
+	$(PY) -m loadtest mixed $(ARGS)
+
 loadtest-pages: setup ## The same with pages to fetch, on two worker hosts that are killed; needs root
 	$(PY) -m loadtest pages $(ARGS)
 
 # A client without its daemon is no engine.
 ENGINE = $(shell docker info >/dev/null 2>&1 && echo docker || command -v podman)
+
+# Debian's and Ubuntu's; debootstrap makes a Debian wherever it runs.
+CONTAINER_PACKAGES = podman runc netavark aardvark-dns debootstrap debian-archive-keyring iproute2
+HAS_CONTAINER_TOOLS = command -v podman && command -v runc && command -v debootstrap && command -v ip \
+	&& test -x /usr/lib/podman/netavark && test -x /usr/lib/podman/aardvark-dns
+APT_INSTALL = apt-get install --yes --no-install-recommends $(CONTAINER_PACKAGES)
+
+container-tools: ## What test-containers needs, from the system's packages, if it is missing; needs root
+	@($(HAS_CONTAINER_TOOLS)) >/dev/null || $(APT_INSTALL) || { apt-get update && $(APT_INSTALL); }
 
 image: ## The image `manyhands`, by docker or podman, whichever works
 	@test -n "$(ENGINE)" || { echo "make image needs docker (with its daemon) or podman" >&2; exit 1; }
@@ -102,6 +114,10 @@ image: ## The image `manyhands`, by docker or podman, whichever works
 
 test-containers: setup ## The image built, and the three compose files run in containers by podman; needs root
 	$(PY) -m tests.containers $(ARGS)
+
+release: $(VENV)/.installed ## dist/: wheel, sdist, image, checksums, and what the changelog says of them
+	@$(MAKE) --no-print-directory image
+	@$(PY) deploy/release.py $(ENGINE)
 
 lock: $(VENV)/.installed ## Resolve the dependencies anew
 	$(PYTHON) -m uv pip compile --universal --python-version 3.11 --generate-hashes \

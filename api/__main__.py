@@ -18,6 +18,7 @@ from manyhands.shared.http.limits import API_CONNECTIONS
 from manyhands.shared.http.serving import SERVER_OPTIONS
 from manyhands.shared.logs import configure_logs, get_logger, refused
 from manyhands.shared.private_files import keep_files_private
+from manyhands.shared.results.opening import source_among
 from manyhands.shared.settings import FaktorySettings, Settings, host_and_port
 from manyhands.shared.settings.loading import load
 from manyhands.shared.settings.options import settings_parser
@@ -26,7 +27,7 @@ from manyhands.shared.taken_output import take_in_output
 # Seconds for open requests to finish after SIGTERM.
 DRAIN_S = 20
 
-SECTIONS = ("api", "batch", "faktory", "crawl", "allow")
+SECTIONS = ("api", "batch", "faktory", "crawl", "allow", "results")
 KEYS = """
 `manyhands api key NAME ingest+read+admin` creates a key and prints it with its
 entry for API_KEYS.
@@ -76,6 +77,7 @@ def _serve(settings: Settings) -> None:
     keys = parse_keys(settings.api.keys.get_secret_value(), 0.0, 0.0)
     configure_logs(settings.api.log_level, service="api")
     take_in_output()
+    source_among(settings.results.urls)
     asyncio.run(_check_login(settings.faktory))
     if settings.crawl.state:
         # A faulty store is reported at once, too.

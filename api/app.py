@@ -25,6 +25,8 @@ from starlette.routing import Match, Route
 from manyhands.api.batcher import Batcher, BatchRules
 from manyhands.api.bodies import ClientGone, Receive
 from manyhands.api.budget import Shares
+from manyhands.api.crawls.results import Results
+from manyhands.api.crawls.results_routes import router as results_router
 from manyhands.api.crawls.routes import router as crawl_router
 from manyhands.api.crawls.service import CrawlService, open_crawls
 from manyhands.api.guard import ANYBODY, Guard, read_headers
@@ -55,6 +57,7 @@ from manyhands.shared.settings import (
     BatchSettings,
     CrawlSettings,
     FaktorySettings,
+    ResultsSettings,
     host_and_port,
 )
 from manyhands.shared.taken_output import take_in_output
@@ -80,6 +83,7 @@ class Service:
         faktory: FaktorySettings,
         crawl: CrawlSettings,
         allow: AllowSettings,
+        results: ResultsSettings,
         run_directory: Path,
     ) -> None:
         self._settings = settings
@@ -87,6 +91,7 @@ class Service:
         self._faktory = faktory
         self._crawl = crawl
         self._allow = allow
+        self._results = results
         self._run_directory = run_directory
         self._log = get_logger("api")
         self._guard = _make_guard(settings)
@@ -163,6 +168,7 @@ class Service:
         batcher = Batcher(client, rules, self._metrics)
         self._metrics.held.set_function(lambda: batcher.held_jobs)
         crawls = await open_crawls(self._crawl, self._allow)
+        results = Results(self._results.urls)
         parts = Parts(
             settings=self._settings,
             client=client,
@@ -181,11 +187,13 @@ class Service:
             crawls=crawls,
         )
         app.state.parts = self._parts = parts
+        app.state.results = results
         _drain_on_sigterm(parts)
         async with answering(self._run_directory, self._metrics.registry), web:
             self._log.info("ready", broker=str(address), is_locked=self._guard.has_keys)
             yield
         await client.close()
+        results.close()
         if parts.crawls is not None:
             await parts.crawls.close()
 
@@ -220,6 +228,7 @@ def create() -> Service:
         settings.faktory,
         settings.crawl,
         settings.allow,
+        settings.results,
         run_directory,
     )
 
@@ -246,7 +255,7 @@ def _make_app(
         docs_url=None,
         redoc_url=None,
     )
-    for routes in (router, crawl_router):
+    for routes in (router, crawl_router, results_router):
         app.include_router(routes, dependencies=[Depends(refuse_unknown_query)])
     app.add_exception_handler(Problem, _answer_problem)
     app.add_exception_handler(HTTPException, _answer_http_error)
@@ -290,7 +299,7 @@ def _name_all_methods(request: Request, response: Response) -> None:
     """The router names only the methods of the first route with this path."""
     allowed = {
         method
-        for route in (*router.routes, *crawl_router.routes)
+        for route in (*router.routes, *crawl_router.routes, *results_router.routes)
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
         for method in route.methods or ()
     }

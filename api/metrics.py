@@ -7,6 +7,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from manyhands.api.crawls.look import Look
+from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import STATE_COUNTERS
 
@@ -127,14 +129,56 @@ def crawl_figures(states: Mapping[CrawlState, int]) -> Metric:
     return crawls
 
 
-def fetch_job_figures(counters: Mapping[str, int]) -> Metric:
-    """Those that the state store has: they wait there, not in the broker's queues."""
+def look_figures(look: Look) -> Iterable[Metric]:
+    """What waits in the state store, and what became of the rest: of fetch jobs, and of each crawl
+    that has not ended. The rest of a crawl that ends is in its view, not here."""
     jobs = GaugeMetricFamily(
         "fetch_jobs", "Fetch jobs in the store, by the state of their URL", labels=["state"]
     )
-    for state in STATE_COUNTERS:
-        jobs.add_metric([state], counters.get(state, 0))
-    return jobs
+    urls = GaugeMetricFamily("manyhands_crawl_urls", "URLs by state", labels=["crawl", "state"])
+    due = GaugeMetricFamily(
+        "manyhands_crawl_due",
+        "Domains with a URL whose time has come, of those looked at; crawl 0: fetch jobs",
+        labels=["crawl"],
+    )
+    lag = GaugeMetricFamily(
+        "manyhands_crawl_frontier_lag_seconds",
+        "For how long the first of them has waited (the frontier's lag)",
+        labels=["crawl"],
+    )
+    counters = {
+        name: CounterMetricFamily(f"manyhands_crawl_{called}", text, labels=["crawl"])
+        for name, called, text in (
+            ("admitted", "admitted", "URLs ever admitted"),
+            ("pages", "pages", "Pages fetched to an end"),
+            ("bytes", "page_bytes", "Bytes of their bodies"),
+            ("links", "links", "Links found on pages"),
+            ("readmitted", "lost_in_parsing", "Pages queued again: nobody said they were parsed"),
+        )
+    }
+    for crawl, seen in look.crawls.items():
+        due.add_metric([str(crawl)], seen.due)
+        lag.add_metric([str(crawl)], seen.lag_s)
+        for state in STATE_COUNTERS:
+            if crawl == NO_CRAWL:
+                jobs.add_metric([state], seen.counters[state])
+            else:
+                urls.add_metric([str(crawl), state], seen.counters[state])
+        if crawl != NO_CRAWL:
+            for name, family in counters.items():
+                family.add_metric([str(crawl)], seen.counters[name])
+    yield from (jobs, urls, due, lag, *counters.values())
+    yield GaugeMetricFamily(
+        "crawls_left_out", "Crawls that are not told of one by one", value=look.left_out
+    )
+    yield GaugeMetricFamily(
+        "manyhands_crawl_members", "Worker processes that crawl", value=look.members
+    )
+    yield GaugeMetricFamily(
+        "manyhands_crawl_shards_without_owner",
+        "Shards that nobody crawls",
+        value=look.unowned_shards,
+    )
 
 
 def set_sizes(info: dict[str, Any]) -> dict[str, int]:

@@ -78,7 +78,8 @@ ERRORS = {
     404: "Not found",
     405: "The name of a job type, which takes a POST",
     408: "The body did not come",
-    409: "The crawl has ended or is ending; `state` says how",
+    409: "The crawl has ended or is ending, and `state` says how; or RESULTS names no sink that "
+    "can be read back",
     413: "Too large",
     415: "An unknown encoding",
     422: "Invalid; `field` says where",
@@ -96,6 +97,7 @@ TAKING = (400, 401, 403, 408, 413, 415, 422, 429, 503)
 OF_CRAWLS = (401, 403, 422, 501, 503)
 OF_A_CRAWL = (*OF_CRAWLS, 404)
 CHANGING_CRAWL = (*OF_A_CRAWL, 409)
+READING_RESULTS = (*OF_A_CRAWL, 409, 429)
 READING_BODY = (400, 408, 413, 415, 429)
 # What each operation may answer besides success.
 ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
@@ -113,6 +115,8 @@ ANSWERS: dict[tuple[str, str], tuple[int, ...]] = {
     ("/crawls/{crawl}", "get"): OF_A_CRAWL,
     ("/crawls/{crawl}/urls", "get"): OF_A_CRAWL,
     ("/crawls/{crawl}/errors", "get"): OF_A_CRAWL,
+    ("/crawls/{crawl}/pages", "get"): READING_RESULTS,
+    ("/crawls/{crawl}/links", "get"): READING_RESULTS,
     ("/crawls/{crawl}/seeds", "post"): (*CHANGING_CRAWL, *READING_BODY),
     ("/crawls/{crawl}/pause", "post"): CHANGING_CRAWL,
     ("/crawls/{crawl}/resume", "post"): CHANGING_CRAWL,

@@ -17,7 +17,7 @@ from manyhands.api.keys import Key
 from manyhands.api.metrics import (
     as_text,
     crawl_figures,
-    fetch_job_figures,
+    look_figures,
     server_figures,
     set_sizes,
     summed,
@@ -43,14 +43,14 @@ MAX_ID = 2**63 - 1
 router = APIRouter()
 
 
-def held(parts: Parts, body: bytes) -> Response:
+def held(parts: Parts, body: bytes, media_type: str = "application/json") -> Response:
     """An answer that may be large."""
-    busy = _too_many_pages()
+    busy = too_many_pages()
     otherwise = Response(busy.body(), busy.status, dict(busy.headers))
-    return HeldAnswer(body, parts.pages, otherwise, "application/json")
+    return HeldAnswer(body, parts.pages, otherwise, media_type)
 
 
-def _too_many_pages() -> Problem:
+def too_many_pages() -> Problem:
     return too_busy("too many large answers are being sent already")
 
 
@@ -258,7 +258,7 @@ async def _from_web(parts: Parts, path: str, what: str, size: int) -> Response:
             answer = await parts.web.get(path)
         answer.raise_for_status()
     except OverBudget:
-        raise _too_many_pages() from None
+        raise too_many_pages() from None
     except httpx.HTTPStatusError as error:
         raise _refused_by_web(error.response) from None
     except httpx.HTTPError as error:
@@ -336,7 +336,7 @@ async def _crawl_figures(parts: Parts) -> list[Metric]:
     if parts.crawls is None:
         return []
     try:
-        states, jobs = await parts.crawls.states(), await parts.crawls.fetch_jobs()
-        return [crawl_figures(states), fetch_job_figures(jobs)]
+        states, look = await parts.crawls.states(), await parts.crawls.look()
+        return [crawl_figures(states), *look_figures(look)]
     except Problem:
         return []

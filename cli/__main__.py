@@ -11,6 +11,7 @@ from manyhands.cli.arguments import make_parser
 from manyhands.cli.crawl import run_crawl
 from manyhands.cli.demo import run_demo
 from manyhands.cli.domain import run_domain
+from manyhands.cli.results import run_results
 from manyhands.cli.seeds import UsageError
 from manyhands.cli.state import run_state
 from manyhands.cli.status import run_status
@@ -32,6 +33,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], Coroutine[Any, Any, int]]] = 
     "submit": run_submit,
     "warc": run_warc,
     "status": run_status,
+    "results": run_results,
     "domain": run_domain,
     "state": run_state,
 }

@@ -40,7 +40,11 @@ class Api:
         return await self.ask("POST", path, json=body, headers=headers)
 
     async def text(self, path: str) -> str:
-        return (await self._ask("GET", path)).text
+        return (await self.answer(path)).text
+
+    async def answer(self, path: str, **query: str | int) -> httpx.Response:
+        """Whole, with its headers. Raises ApiFailed."""
+        return await self._ask("GET", path, params=query)
 
     async def ask(self, method: str, path: str, **how: Any) -> Any:
         """The JSON of the answer. Raises ApiFailed."""

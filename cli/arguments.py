@@ -7,8 +7,9 @@ from urllib.parse import urlsplit
 
 from manyhands.cli.api_client import DEFAULT_URL
 from manyhands.shared.crawl.discovery import Source
-from manyhands.shared.crawl.page_fields import CHOICES, DEFAULT_NAME
+from manyhands.shared.crawl.page_fields import CHOICES, DEFAULT_NAME, RecordKind
 from manyhands.shared.crawl.spec import DiscoverySpec, PolitenessSpec, ScopeSpec
+from manyhands.shared.results.formats import Format
 
 DATA_DIRECTORY = Path("manyhands-data")
 DEMO_DIRECTORY = Path("manyhands-demo")
@@ -51,7 +52,8 @@ examples:
   {prog} https://example.org --email me@example.org
   {prog} https://example.org --email me@example.org \\
       --max-pages 1000 --within domains --exclude '*/search?*' \\
-      --output pages.ndjson
+      -o pages.ndjson
+  {prog} https://example.org --email me@example.org -o pages/
   {prog} --state manyhands-data          resume the crawl stored there
 
 Obeys robots.txt and fetches one page at a time from each domain. To crawl your
@@ -93,6 +95,15 @@ examples:
   {prog}
   {prog} 3 --watch
   {prog} 3 --json | jq .urls
+"""
+RESULTS_EXAMPLES = """
+examples:
+  {prog} 3 > pages.ndjson
+  {prog} 3 --kind failed --fields url,reason --format csv
+  {prog} 3 --links | head
+
+The API reads them back from a sink that its RESULTS names; `manyhands up` sets
+it. While the crawl runs, what is durable is printed.
 """
 DOMAIN_EXAMPLES = """
 examples:
@@ -141,6 +152,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_submit(_command(commands, "submit", "send a file of URLs or jobs", SUBMIT_EXAMPLES))
     _add_warc(_command(commands, "warc", "parse or export WARC files", WARC_EXAMPLES))
     _add_status(_command(commands, "status", "show queues and crawls", STATUS_EXAMPLES))
+    _add_results(_command(commands, "results", "print what a crawl has found", RESULTS_EXAMPLES))
     _add_domain(_command(commands, "domain", "pause, block or slow a domain", DOMAIN_EXAMPLES))
     _add_state(_command(commands, "state", "make, check and move crawl stores", STATE_EXAMPLES))
     return parser
@@ -285,11 +297,15 @@ def _add_crawl(crawl: argparse.ArgumentParser) -> None:
         help=f"what records hold: {DEFAULT_NAME}, or any of {', '.join(CHOICES)}",
     )
     crawl.add_argument(
-        "--output",
-        type=Path,
+        "--handlers",
+        metavar="MODULE",
+        help="a module here with @page functions of your own, such as quotes for quotes.py",
+    )
+    crawl.add_argument(
+        *("-o", "--output"),
         metavar="FILE",
-        help="where to write records: .jsonl, .ndjson (also .zst), .parquet or .warc.gz "
-        "(default: .ndjson in the state DIR)",
+        help="where to write records: .jsonl, .ndjson (also .zst), .parquet, .warc.gz, or DIR/ for "
+        "a folder of .md (default: .ndjson in the state DIR)",
     )
     crawl.add_argument(
         "--sink",
@@ -374,6 +390,24 @@ def _add_status(status: argparse.ArgumentParser) -> None:
     _add_api(status)
     status.add_argument("--watch", action="store_true", help="refresh every second until Ctrl-C")
     status.add_argument("--json", action="store_true", help="print JSON to stdout")
+
+
+def _add_results(results: argparse.ArgumentParser) -> None:
+    results.description = "Print the records of a crawl, or its links, one a line."
+    results.add_argument("crawl", type=_positive, metavar="CRAWL", help="number of a crawl")
+    results.add_argument(
+        "--links", action="store_true", help="each link (from, to, text, rel) instead of records"
+    )
+    results.add_argument(
+        "--format", choices=list(Format), default=Format.NDJSON, help="default: ndjson"
+    )
+    results.add_argument("--fields", metavar="NAME,NAME", help="only these, in this order")
+    results.add_argument(
+        "--kind", metavar="KIND,KIND", help=f"only of these: {', '.join(RecordKind)}"
+    )
+    results.add_argument("--status", type=_count, metavar="CODE", help="only with this status")
+    results.add_argument("--host", metavar="NAME", help="only of this host")
+    _add_api(results)
 
 
 def _add_domain(domain: argparse.ArgumentParser) -> None:

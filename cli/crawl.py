@@ -17,8 +17,8 @@ from manyhands.cli.consoles import for_people
 from manyhands.cli.crawl_run import check_output, find_order
 from manyhands.cli.figures import Snapshot, put_off, why_nothing
 from manyhands.cli.given_files import FILES, keep_exclusions, keep_seeds
-from manyhands.cli.output import Output, absolute_sink
-from manyhands.cli.saved import lines_of, read_kept
+from manyhands.cli.output import FOLDER, Output, absolute_sink
+from manyhands.cli.saved import absolute, lines_of, read_kept
 from manyhands.cli.seeds import UsageError, look_up, read_urls
 from manyhands.cli.services import (
     CRAWL_HANDLERS,
@@ -26,6 +26,7 @@ from manyhands.cli.services import (
     ServiceFailed,
     api,
     broker,
+    results_of,
     sinks,
     variables,
     worker,
@@ -42,11 +43,12 @@ NO_EMAIL = (
     "can write to you"
 )
 # By the part of the request that they make.
-OPTIONS = {"contact": "--email", "records.fields": "--fields"}
+OPTIONS = {"contact": "--email", "records.fields": "--fields", "handlers": "--handlers"}
 STOPPING = "stopping: what is being fetched is finished (Ctrl-C again ends at once)"
 # The sections whose variables the user may set for a crawl.
 PASSED = ("fetch", "allow", "crawl", "pressure")
 SHOWN_PUT_OFF = 3
+MARKDOWN = "markdown"
 
 
 def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -62,8 +64,10 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
         },
         "limits": {"pages": arguments.max_pages, "duration_s": arguments.max_duration},
         "politeness": {"delay_s": arguments.delay},
-        "records": {"fields": [name.strip() for name in arguments.fields.split(",")]},
+        "records": {"fields": _fields(arguments)},
     }
+    if arguments.handlers is not None:
+        request["handlers"] = arguments.handlers
     if arguments.skip_files:
         request["scope"]["skips_files"] = True
     discovery: dict[str, Any] = dict.fromkeys(arguments.without, False)
@@ -80,6 +84,13 @@ def crawl_request(arguments: argparse.Namespace) -> dict[str, Any]:
         name = OPTIONS.get(place, place)
         raise UsageError(f"{name}: {said}") from None
     return request | {"seeds": [url.text for url in read_urls(arguments.urls)]}
+
+
+def _fields(arguments: argparse.Namespace) -> list[str]:
+    names = [name.strip() for name in arguments.fields.split(",")]
+    # It is what the files are made of.
+    is_wanted = (arguments.output or "").endswith(FOLDER) and MARKDOWN not in names
+    return [*names, MARKDOWN] if is_wanted else names
 
 
 async def run_crawl(arguments: argparse.Namespace) -> int:
@@ -100,7 +111,7 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
     with stop_by_signals(lambda: console.print(STOPPING)) as stop:
         async with (
             broker(place) as brokers,
-            api(place, brokers, variables("crawl", "allow") | _files_of(place)) as apis,
+            api(place, brokers, _api_settings(place, arguments)) as apis,
         ):
             sinks_too = [absolute_sink(url) for url in arguments.sink]
             order = await find_order(
@@ -110,7 +121,11 @@ async def run_crawl(arguments: argparse.Namespace) -> int:
             told = [f"records go to {output.file}", *map(masked_url, order.kept.sinks)]
             console.print(f"{order}\n{', '.join(told)}")
             own = output.sinks(lines_of(place.directory, order.id))
-            settings = _worker_settings([*own, *order.kept.sinks], _stages(console, arguments))
+            settings = _worker_settings(
+                [*own, *order.kept.sinks],
+                _stages(console, arguments),
+                order.kept.request.get("handlers"),
+            )
             async with (
                 worker(place, brokers, settings) as workers,
                 api_client(workers.url) as worker_api,
@@ -140,6 +155,17 @@ def _given_files(place: Place, arguments: argparse.Namespace) -> dict[str, str]:
     return found
 
 
+def _api_settings(place: Place, arguments: argparse.Namespace) -> dict[str, str]:
+    settings = variables("crawl", "allow") | _files_of(place)
+    kept = read_kept(place.directory)
+    output = arguments.output or (None if kept is None else kept.output)
+    if output is None:
+        # The file is called after the crawl, which the API has yet to start.
+        return settings
+    own, *_ = Output(absolute(output)).sinks(lines_of(place.directory, 1))
+    return settings | results_of({"SINKS": own})
+
+
 def _files_of(place: Place) -> dict[str, str]:
     directory = place.directory / FILES
     directory.mkdir(exist_ok=True)
@@ -166,11 +192,11 @@ async def _check_hosts(console: Console, texts: Sequence[str]) -> None:
         console.print(f"host not found: {', '.join(found.missing)}")
 
 
-def _worker_settings(urls: Sequence[str], stages: str) -> dict[str, str]:
+def _worker_settings(urls: Sequence[str], stages: str, handlers: str | None) -> dict[str, str]:
     return {
         **variables(*PASSED),
         "WORKER_STAGES": stages,
-        "WORKER_HANDLERS": CRAWL_HANDLERS,
+        "WORKER_HANDLERS": ",".join(filter(None, (CRAWL_HANDLERS, handlers))),
         **sinks(*urls),
     }
 

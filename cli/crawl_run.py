@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from manyhands.cli.api_client import Api
-from manyhands.cli.output import check_format
+from manyhands.cli.output import FOLDER, check_format
 from manyhands.cli.saved import SavedCrawl, keep, read_kept
 from manyhands.cli.seeds import UsageError
 from manyhands.shared.crawl.states import CrawlState
@@ -36,7 +36,7 @@ async def find_order(
     client: Api,
     state: Path,
     request: Mapping[str, Any] | None,
-    output: Path | None,
+    output: str | None,
     sinks: Sequence[str] = (),
 ) -> CrawlRun:
     """Without a request, the unfinished crawl is meant. Raises UsageError."""
@@ -61,15 +61,23 @@ async def find_order(
     return CrawlRun(kept, await _start(client, kept), is_resumed=False)
 
 
-def check_output(output: Path | None) -> None:
+def check_output(name: str | None) -> None:
     """Records of two crawls in one file could not be told apart. Raises UsageError, ConfigError."""
-    if output is None:
+    if name is None:
         return
-    check_format(output)
-    if output.is_dir():
-        raise UsageError(f"{output} is a directory: name a file")
-    if output.exists() and output.stat().st_size:
-        raise UsageError(f"{output} is not empty: remove it, or name another file")
+    output = Path(name)
+    is_folder = name.endswith(FOLDER)
+    if not is_folder and output.is_dir():
+        raise UsageError(f"{name} is a directory: name a file, or {name}/ for a folder of .md")
+    check_format(name)
+    if is_folder and output.exists() and not output.is_dir():
+        raise UsageError(f"{output} is a file: name a folder, or leave out the slash")
+    is_empty = not output.exists() or not (
+        any(output.iterdir()) if is_folder else output.stat().st_size
+    )
+    if not is_empty:
+        what = "folder" if is_folder else "file"
+        raise UsageError(f"{output} is not empty: remove it, or name another {what}")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"{output}: there is no such directory")
 

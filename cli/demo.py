@@ -25,6 +25,7 @@ from manyhands.cli.services import (
     Site,
     api,
     broker,
+    results_of,
     web,
     worker,
 )
@@ -74,6 +75,7 @@ def what_next(directory: Path) -> str:
         f"rm -r {directory}\n"
         "next: manyhands crawl https://example.org --email me@example.org   a site of your choice\n"
         "      manyhands up                                                 crawls and jobs by HTTP"
+        f"\n      manyhands up --dir {directory}, then `manyhands results 1`: what the demo found"
     )
 
 
@@ -83,7 +85,7 @@ async def _run(console: Console, place: Place, arguments: argparse.Namespace, st
     async with (
         web(place, *_web_arguments(arguments)) as webs,
         broker(place) as brokers,
-        api(place, brokers) as apis,
+        api(place, brokers, results_of({"SINKS": f"jsonl:{records}"})) as apis,
     ):
         site = await webs.ready(_Building(console).tell)
         crawl = (await apis.api.post("/crawls", _request(site, arguments)))["id"]

@@ -1,4 +1,5 @@
-"""Where a crawl writes its records: the ending of the output's name says in which format.
+"""Where a crawl writes its records: the ending of the output's name says in which format, and a
+slash at its end that it is a folder of Markdown.
 
 Sinks write WARC and Parquet as many files of a directory; at the end of the crawl these are joined
 to the one that was asked for.
@@ -16,21 +17,26 @@ from manyhands.shared.extras import import_extra
 JSONL = (".jsonl", ".ndjson", ".jsonl.zst", ".ndjson.zst")
 WARC = ".warc.gz"
 PARQUET = ".parquet"
+FOLDER = "/"
 # Of the directories that the Parquet sink makes.
 PAGES, EDGES = "pages", "edges"
-_LOCAL_SINK = re.compile(r"(jsonl|warc|parquet):(?!/)(?=.)")
+_LOCAL_SINK = re.compile(r"(jsonl|warc|parquet|markdown):(?!/)(?=.)")
 
 
 class Output:
-    """`file` is what people get; `parts` is the directory of what is joined to it."""
+    """`file` is what people get, a folder among them; `parts` is the directory of what is joined to
+    it."""
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, name: str) -> None:
+        self._is_folder = name.endswith(FOLDER)
+        self.file = file = Path(name)
         self.parts = file.with_name(f"{file.name}.parts")
-        self.is_joined = not file.name.endswith(JSONL)
 
     def sinks(self, lines: Path) -> list[str]:
         """`lines` is where records go if the format has no place for them."""
+        if self._is_folder:
+            # It has neither links nor what was no page.
+            return [f"markdown:{self.file}", f"jsonl:{lines}"]
         if self.file.name.endswith(WARC):
             # It has the pages as they were fetched.
             return [f"warc:{self.parts}", f"jsonl:{lines}"]
@@ -54,12 +60,15 @@ class Output:
         return [file for file in made if file is not None]
 
 
-def check_format(output: Path) -> None:
+def check_format(name: str) -> None:
     """Raises UsageError, ConfigError."""
+    if name.endswith(FOLDER):
+        return
+    output = Path(name)
     if not output.name.endswith((*JSONL, WARC, PARQUET)):
         raise UsageError(
             f"{output}: its ending says the format, and must be one of "
-            f"{', '.join((*JSONL, PARQUET, WARC))}"
+            f"{', '.join((*JSONL, PARQUET, WARC))}; {output}/ is a folder of .md"
         )
     if output.name.endswith(PARQUET):
         _parquet()

@@ -26,16 +26,22 @@ class SavedCrawl:
 
     @classmethod
     def new(
-        cls, request: Mapping[str, Any], output: Path | None, sinks: Sequence[str] = ()
+        cls, request: Mapping[str, Any], output: str | None, sinks: Sequence[str] = ()
     ) -> "SavedCrawl":
-        name = None if output is None else str(output.absolute())
+        name = None if output is None else absolute(output)
         return cls(secrets.token_hex(16), request, name, list(sinks))
 
     def is_for(self, request: Mapping[str, Any]) -> bool:
         return dict(self.request) == dict(request)
 
-    def records(self, directory: Path, crawl: int) -> Path:
-        return lines_of(directory, crawl) if self.output is None else Path(self.output)
+    def records(self, directory: Path, crawl: int) -> str:
+        """As `Output` takes it."""
+        return str(lines_of(directory, crawl)) if self.output is None else self.output
+
+
+def absolute(output: str) -> str:
+    """With the slash at its end, which says that it is a folder."""
+    return f"{Path(output).absolute()}{'/' if output.endswith('/') else ''}"
 
 
 def lines_of(directory: Path, crawl: int) -> Path:

@@ -371,6 +371,17 @@ def variables(*sections: str) -> dict[str, str]:
     }
 
 
+def results_of(worker_settings: Mapping[str, str]) -> dict[str, str]:
+    """For the API: where the records of such a worker are read back from, unless the user says."""
+    sinks = ("SINKS", "SINKS_FILE")
+    theirs = {
+        name.replace("SINKS", "RESULTS"): worker_settings[name]
+        for name in sinks
+        if name in worker_settings
+    }
+    return variables("results") or theirs
+
+
 def sinks(*more: str) -> dict[str, str]:
     """The user's SINKS, and more of them."""
     given = variables("sinks")

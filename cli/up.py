@@ -15,6 +15,7 @@ from manyhands.cli.services import (
     api,
     broker,
     check_free,
+    results_of,
     variables,
     worker,
 )
@@ -40,10 +41,10 @@ async def run_up(arguments: argparse.Namespace) -> int:
     place = Place(arguments.dir.absolute())
     place.make()
     for_broker = BROKER | variables("broker")
-    for_api = API | variables("api", "batch", "crawl", "allow")
+    for_worker = _worker_settings(console, place)
+    for_api = API | results_of(for_worker) | variables("api", "batch", "crawl", "allow")
     if arguments.api_bind:
         for_api["API_BIND"] = arguments.api_bind
-    for_worker = _worker_settings(console, place)
     for variable, value in (for_broker | for_api | for_worker).items():
         if variable in (*BROKER, *API, "WORKER_HTTP_BIND"):
             check_free(variable, value)
@@ -69,7 +70,9 @@ async def run_up(arguments: argparse.Namespace) -> int:
 
 
 def _worker_settings(console: Console, place: Place) -> dict[str, str]:
-    settings = WORKER | {"SINKS": f"jsonl:{_records(place)}", "WARC_FILES": str(Path.cwd())}
+    settings = WORKER | {"WARC_FILES": str(Path.cwd())}
+    if not variables("sinks").keys() & {"SINKS", "SINKS_FILE"}:
+        settings["SINKS"] = f"jsonl:{_records(place)}"
     missing = [name for name in ARCHIVE_PACKAGES if find_spec(name) is None]
     if missing:
         console.print(f"without the stages warc and export: {', '.join(missing)} not installed")
@@ -84,4 +87,5 @@ def _records(place: Place) -> Path:
 
 
 def _records_told(place: Place) -> str:
-    return "as SINKS says" if "SINKS" in variables("sinks") else str(_records(place))
+    is_given = variables("sinks").keys() & {"SINKS", "SINKS_FILE"}
+    return "as SINKS says" if is_given else str(_records(place))

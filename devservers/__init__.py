@@ -13,10 +13,12 @@ from devservers.elasticsearch import ElasticsearchServer
 from devservers.faketime import SettableClock, missing_for_faketime
 from devservers.faktory import FaktoryServer
 from devservers.kafka import KafkaServer
+from devservers.kustomize import kustomize
 from devservers.maven import java_servers, missing_for_java
 from devservers.nginx import NginxServer
 from devservers.pgbouncer import PgbouncerServer, missing_for_pgbouncer
 from devservers.postgres import PostgresServer, PostgresStandby
+from devservers.prometheus import PrometheusServer, missing_for_prometheus, promtool
 from devservers.relay import Relay
 from devservers.s3 import S3Server
 from devservers.toxiproxy import Proxy, Toxiproxy
@@ -32,6 +34,7 @@ __all__ = [
     "PgbouncerServer",
     "PostgresServer",
     "PostgresStandby",
+    "PrometheusServer",
     "Proxy",
     "Relay",
     "S3Server",
@@ -40,9 +43,12 @@ __all__ = [
     "build",
     "documentation",
     "java_servers",
+    "kustomize",
     "missing_for_debian",
     "missing_for_faketime",
     "missing_for_java",
     "missing_for_pgbouncer",
+    "missing_for_prometheus",
+    "promtool",
     "wget",
 ]

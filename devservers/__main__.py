@@ -10,6 +10,7 @@ from devservers import (
     build,
     documentation,
     java_servers,
+    kustomize,
     missing_for_debian,
     missing_for_java,
 )
@@ -40,6 +41,7 @@ def main() -> int:
 
 def build_all() -> None:
     print(f"devservers: ready in {build()}")
+    print(f"devservers: ready: {kustomize()}")
     missing = missing_for_java()
     if missing:
         print(f"devservers: no Kafka and Elasticsearch: not on PATH: {', '.join(missing)}")

@@ -10,7 +10,7 @@ from devservers.processes import Child
 from devservers.protocol_server import ProtocolServer
 
 # What the service takes from the environment; the caller's own must not leak in.
-SETTINGS = ("API_", "BATCH_", "FAKTORY_", "CRAWL_", "MANYHANDS_")
+SETTINGS = ("API_", "BATCH_", "FAKTORY_", "CRAWL_", "MANYHANDS_", "RESULTS")
 
 
 class ApiServer(HttpServer):

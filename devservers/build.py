@@ -79,9 +79,13 @@ def redis_server() -> Path:
 
 
 def _fingerprint() -> str:
-    """Name the build after everything that it is made from."""
     sources = [GO_SOURCE / "go.mod", GO_SOURCE / "go.sum", *sorted(GO_SOURCE.glob("relay/*.go"))]
-    digest = hashlib.sha256(f"{_go_version()} {PACKAGES}".encode())
+    return fingerprint(str(PACKAGES), sources)
+
+
+def fingerprint(packages: str, sources: Sequence[Path]) -> str:
+    """Name a build after everything that it is made from."""
+    digest = hashlib.sha256(f"{_go_version()} {packages}".encode())
     for source in sources:
         digest.update(hashlib.sha256(source.read_bytes()).digest())
     return digest.hexdigest()[:16]
@@ -105,17 +109,18 @@ def _lock(path: Path) -> Iterator[None]:
 
 def _build_into(target: Path) -> None:
     for name, package in PACKAGES.items():
-        print(f"devservers: building {name} ...", end="", flush=True)
-        started = time.monotonic()
-        _go_build(package, target / "bin" / name)
-        print(f" {time.monotonic() - started:.1f} s", flush=True)
+        go_build(package, target / "bin" / name, GO_SOURCE)
 
 
-def _go_build(package: str, output: Path) -> None:
+def go_build(package: str, output: Path, module: Path) -> None:
+    """Build one program of the packages that the go.mod in `module` pins."""
+    print(f"devservers: building {output.name} ...", end="", flush=True)
+    started = time.monotonic()
     # The directory of sys.executable as it was called, not what its symlink points to: the venv's.
     go = Path(sys.executable).parent / "go"
     command = [str(go), "build", "-ldflags=-s -w", "-o", str(output), package]
-    run_tool(command, directory=GO_SOURCE, env=_go_environment())
+    run_tool(command, directory=module, env=_go_environment())
+    print(f" {time.monotonic() - started:.1f} s", flush=True)
 
 
 def run_tool(command: Sequence[str], *, directory: Path, env: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from loadtest.lib.machine import facts
 from loadtest.lib.options import count
 from loadtest.lib.report import command_line, date_text
 from loadtest.load import command as load_command
-from loadtest.load import page_command
+from loadtest.load import mixed_command, page_command
 from loadtest.web import command as web_command
 
 OUT = Path("docs/benchmarks")
@@ -48,6 +48,9 @@ def make_parser() -> argparse.ArgumentParser:
     pages = commands.add_parser("pages", help=page_command.HELP, description=page_command.HELP)
     pages.set_defaults(run=page_command.run)
     page_command.add_options(pages)
+    mixed = commands.add_parser("mixed", help=mixed_command.HELP, description=mixed_command.HELP)
+    mixed.set_defaults(run=mixed_command.run)
+    mixed_command.add_options(mixed)
     for benchmark in map(find_benchmark, benchmark_names()):
         bench = commands.add_parser(
             f"bench-{benchmark.name}", help=benchmark.help, description=benchmark.help

@@ -38,7 +38,7 @@ class AddArguments(Arguments):
 
 
 class FetchArguments(Arguments):
-    """Fetch one page; it becomes a `parse` job."""
+    """Fetch one page, which is then parsed."""
 
     url: str = Field(examples=["https://example.com/"])
 

@@ -19,6 +19,7 @@ from devservers import (
     missing_for_faketime,
     missing_for_java,
     missing_for_pgbouncer,
+    missing_for_prometheus,
 )
 from manyhands.shared.faktory.client import Client
 from manyhands.shared.faktory.handshake import parse_url
@@ -73,6 +74,8 @@ def left_out_because() -> dict[str, str]:
         reasons["faketime"] = f"of a clock that is set; not on PATH: {', '.join(missing)}"
     if missing := missing_for_pgbouncer():
         reasons["pgbouncer"] = f"of a pooler of connections; not on PATH: {', '.join(missing)}"
+    if missing := missing_for_prometheus():
+        reasons["prometheus"] = f"of alerts and metrics; not on PATH: {', '.join(missing)}"
     missing = missing_for_debian()
     if missing:
         reasons["debian"] = f"of Debian's documentation; not on PATH: {', '.join(missing)}"

@@ -105,15 +105,16 @@ class PageRecord:
 
 @dataclass(slots=True, frozen=True)
 class PlainRecord:
-    """Whatever a handler emits: `body` is JSON."""
+    """Whatever a handler emits: `body` is JSON, of so many bytes as far as is known."""
 
     id: str
     body: Any
+    size: int = 0
 
     @property
     def weight(self) -> int:
         """Roughly, in bytes."""
-        return _OVERHEAD_BYTES
+        return self.size + _OVERHEAD_BYTES
 
 
 Record = Capture | PageRecord | PlainRecord

@@ -3,7 +3,7 @@ Pure but for the readers."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, Field
 
@@ -72,27 +72,41 @@ def find(readers: ShardReaders, layout: Layout, jid: str, now: float) -> FetchJo
 
 def _last(readers: ShardReaders, layout: Layout, jid: str) -> JobRow | None:
     """The last URL that was made of it. Requeued from the dead set it begins a new turn."""
-    turn, row = 0, None
-    turns = [(at, 0) for at in range(TURNS_AT_ONCE)]
-    while rows := _rows(readers, layout, jid, turns):
-        row = rows[-1]
-        turn = turns[row.place][0]
-        turns = [(turn + 1 + at, 0) for at in range(TURNS_AT_ONCE)]
-    hop = 0
-    while row is not None and row.state is UrlState.REDIRECTED:
-        hops = [(turn, hop + 1 + at) for at in range(HOPS_AT_ONCE)]
-        rows = _rows(readers, layout, jid, hops)
-        if not rows:
+    found = _last_of(readers, layout, jid, [(turn, 0) for turn in range(TURNS_AT_ONCE)])
+    while found is not None and found.may_go_on:
+        turns = [(found.turn + 1 + at, 0) for at in range(TURNS_AT_ONCE)]
+        later = _last_of(readers, layout, jid, turns)
+        if later is None:
             break
-        row = rows[-1]
-        hop = hops[row.place][1]
-    return row
+        found = later
+    while found is not None and found.row.state is UrlState.REDIRECTED:
+        hops = [(found.turn, found.hop + 1 + at) for at in range(HOPS_AT_ONCE)]
+        later = _last_of(readers, layout, jid, hops)
+        if later is None:
+            break
+        found = later
+        if not found.may_go_on:
+            break
+    return None if found is None else found.row
 
 
-def _rows(
+class _Found(NamedTuple):
+    """The last of the places that were asked for; `may_go_on`: and so there may be more."""
+
+    row: JobRow
+    turn: int
+    hop: int
+    may_go_on: bool
+
+
+def _last_of(
     readers: ShardReaders, layout: Layout, jid: str, places: Sequence[tuple[int, int]]
-) -> list[JobRow]:
-    return sorted(readers.jobs(layout, keys_of(jid, places)), key=lambda row: row.place)
+) -> _Found | None:
+    rows = readers.jobs(layout, keys_of(jid, places))
+    if not rows:
+        return None
+    row = max(rows, key=lambda row: row.place)
+    return _Found(row, *places[row.place], may_go_on=row.place == len(places) - 1)
 
 
 def _view(jid: str, row: JobRow, now: float) -> FetchJobState:

@@ -244,6 +244,9 @@ class ErrorView(BaseModel):
     reason: str
     count: int
     sample_url: str
+    detail: str = Field(
+        description="more of what happened to sample_url: the traceback of a page function"
+    )
     first_at: datetime
     last_at: datetime
 

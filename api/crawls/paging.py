@@ -12,17 +12,25 @@ _NUMBERS = re.compile(rb"[0-9]{1,19}(?:\.[0-9]{1,19})*")
 
 
 def cursor(*numbers: int) -> str:
-    text = ".".join(map(str, numbers))
-    return urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+    return opaque(".".join(map(str, numbers)).encode())
+
+
+def opaque(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def from_opaque(text: str) -> bytes:
+    """Raises Problem."""
+    try:
+        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
+        return b64decode(padded, altchars=b"-_", validate=True)
+    except ValueError:
+        raise not_a_cursor() from None
 
 
 def read_cursor(text: str, count: int) -> tuple[int, ...]:
     """The cursor's numbers. Raises Problem unless there are `count` of them."""
-    try:
-        padded = text.encode("ascii") + b"=" * (-len(text) % 4)
-        decoded = b64decode(padded, altchars=b"-_", validate=True)
-    except ValueError:
-        raise not_a_cursor() from None
+    decoded = from_opaque(text)
     if not _NUMBERS.fullmatch(decoded):
         raise not_a_cursor()
     numbers = tuple(map(int, decoded.split(b".")))

@@ -15,6 +15,7 @@ from manyhands.api.crawls.dry_run import NOT_LOOKED_AT, DryRun
 from manyhands.api.crawls.fetch_jobs import FetchJobState, find
 from manyhands.api.crawls.files import read_files, read_scope
 from manyhands.api.crawls.limited_by import HeldDomain, figures_of
+from manyhands.api.crawls.look import Look
 from manyhands.api.crawls.model import (
     CrawlChange,
     CrawlPage,
@@ -36,6 +37,7 @@ from manyhands.api.crawls.rates import Rates
 from manyhands.api.crawls.seed_files import SeedFiles
 from manyhands.api.crawls.seeds import Seed, by_shard, check_seeds, urls_among
 from manyhands.api.crawls.store import CrawlStore, open_store
+from manyhands.api.crawls.watching import CrawlWatch
 from manyhands.api.problems import Problem, unprocessable
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.patience import patience_s
@@ -62,8 +64,8 @@ MAX_NOTES = 20
 
 
 class CrawlService:
-    """State: the last looks at the crawls' counters, the count of those that ended, and the seed
-    files that this process reads."""
+    """State: the last looks at the crawls, the count of those that ended, and the seed files that
+    this process reads."""
 
     def __init__(self, store: CrawlStore, settings: CrawlSettings, addresses: AddressRule) -> None:
         """`addresses` are those that seeds may have."""
@@ -75,6 +77,7 @@ class CrawlService:
         self._seed_files = None if self._files is None else SeedFiles(store, self._files, addresses)
         self._rates = Rates()
         self._counts = CrawlCounts()
+        self._watch = CrawlWatch(store)
 
     async def close(self) -> None:
         if self._seed_files is not None:
@@ -253,7 +256,7 @@ class CrawlService:
 
     async def urls(self, crawl: int, state: UrlState, after: str | None, limit: int) -> UrlPage:
         """Shard after shard, by id within each."""
-        await self._require(crawl)
+        await self.require(crawl)
         place = read_cursor(after, 3) if after else None
 
         def read(readers: ShardReaders, layout: Layout) -> UrlPage:
@@ -271,7 +274,7 @@ class CrawlService:
         return await self._store.shards(read)
 
     async def errors(self, crawl: int) -> ErrorList:
-        await self._require(crawl)
+        await self.require(crawl)
         groups = await self._store.shards(lambda readers, layout: readers.errors(layout, crawl))
         return ErrorList(errors=views.errors(groups))
 
@@ -285,12 +288,12 @@ class CrawlService:
             lambda readers, layout: find(readers, layout, jid, clock.now())
         )
 
-    async def fetch_jobs(self) -> dict[str, int]:
-        """How many are in which state, by the names of counters."""
-        return await self._counters(NO_CRAWL)
-
     async def damaged_shards(self) -> list[str]:
         return await self._store.damaged_shards()
+
+    async def look(self) -> Look:
+        """At all crawls that have not ended."""
+        return await self._watch.look()
 
     async def states(self) -> dict[CrawlState, int]:
         return await self._store.control(self._counts.count)
@@ -364,7 +367,7 @@ class CrawlService:
             rules=views.rule_views(for_all),
         )
 
-    async def _require(self, crawl: int) -> None:
+    async def require(self, crawl: int) -> None:
         await self._store.control(lambda control: control.crawl(crawl))
 
 

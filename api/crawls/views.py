@@ -48,6 +48,7 @@ LEFT_OUT = {
     "excluded": "exclusions",
     "over_host_limit": "pages per host",
     "sitemap_refused": "sitemap",
+    "follow_refused": "no URL to follow",
     "disallowed": "robots.txt",
     "skipped": "skipped",
     "failed": "failed",
@@ -225,6 +226,7 @@ def errors(groups: Iterable[ErrorGroup]) -> list[ErrorView]:
             reason=group.reason,
             count=group.count,
             sample_url=group.sample_url,
+            detail=group.detail,
             first_at=_time(group.first_at),
             last_at=_time(group.last_at),
         )
@@ -239,6 +241,7 @@ def _both(one: ErrorGroup, other: ErrorGroup) -> ErrorGroup:
         sample_url=one.sample_url,
         first_at=min(one.first_at, other.first_at),
         last_at=max(one.last_at, other.last_at),
+        detail=one.detail,
     )
 
 

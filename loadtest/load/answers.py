@@ -46,6 +46,15 @@ def told_of_lines(lines: int, status: int, body: bytes) -> list[Outcome]:
     return told
 
 
+def told_of_crawl(status: int, body: bytes) -> tuple[Outcome, str]:
+    """And its number; a crawl is taken with all its seeds, or not at all."""
+    document = _document(body)
+    if status == HTTPStatus.CREATED and "id" in document:
+        return Outcome.QUEUED, str(document["id"])
+    outcome = Outcome.BROKEN if status == HTTPStatus.ACCEPTED else _told_of_all(status, document)
+    return outcome, "-"
+
+
 def _told_of_all(status: int, document: dict[str, Any]) -> Outcome:
     if status == HTTPStatus.ACCEPTED:
         return Outcome.QUEUED

@@ -103,7 +103,7 @@ class PageStand:
         ):
             ended = self.ended()
         with httpx.Client(base_url=self.api.url, trust_env=False) as client:
-            return {jid: _state(client, jid) for jid in accepted}
+            return {jid: state_of_job(client, jid) for jid in accepted}
 
     def accepted(self) -> list[str]:
         """The jids."""
@@ -122,7 +122,7 @@ def ended_jobs(metrics: str) -> int:
     return round(found)
 
 
-def _state(client: httpx.Client, jid: str) -> str:
+def state_of_job(client: httpx.Client, jid: str) -> str:
     answer = client.get(f"/jobs/{jid}")
     if answer.status_code == NOT_FOUND:
         return LOST

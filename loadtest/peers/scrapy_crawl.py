@@ -1,5 +1,6 @@
 """Crawl the synthetic web with Scrapy, as bench-crawl wants it: robots.txt obeyed, links followed
-within the web, each page once. Prints its figures as JSON.
+within the web, each page once. Prints its figures as JSON. With --records each page is an item in a
+file of JSON lines, with its main text by trafilatura.
 
 Run as a script by loadtest/bench/crawl/peers.py. The settings are those that Scrapy's own guide to
 broad crawls names, and none that would slow it down.
@@ -12,6 +13,7 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import trafilatura
 from scrapy import Request, Spider
 from scrapy.crawler import CrawlerProcess
 from scrapy.linkextractors import LinkExtractor
@@ -57,8 +59,17 @@ class WebSpider(Spider):
 
     def parse(self, response):
         self.crawler.stats.inc_value("pages")
-        for link in self.links.extract_links(response):
-            yield Request(link.url)
+        links = [link.url for link in self.links.extract_links(response)]
+        if self.settings["FEEDS"]:
+            yield {
+                "url": response.url,
+                "status": response.status,
+                "title": response.css("title::text").get(),
+                "links": links,
+                "text": trafilatura.extract(response.text, include_comments=False),
+            }
+        for url in links:
+            yield Request(url)
 
 
 def settings(options, seeds, addresses):
@@ -75,7 +86,8 @@ def settings(options, seeds, addresses):
         "TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
         "ASYNCIO_EVENT_LOOP": "uvloop.Loop",
         "TWISTED_DNS_RESOLVER": KnownAddresses,
-        # Scrapy makes so many tasks for every page (100 unless told) for its items; here are none.
+        "FEEDS": {options.records: {"format": "jsonlines"}} if options.records else {},
+        # Scrapy makes so many tasks for every page (100 unless told) for its items; here is one.
         "CONCURRENT_ITEMS": 1,
         "COOKIES_ENABLED": False,
         "REFERER_ENABLED": False,
@@ -92,6 +104,7 @@ def main():
     parser.add_argument("--concurrency", type=int, default=100)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds, for each host")
     parser.add_argument("--user-agent", default="")
+    parser.add_argument("--records", default="", help="file for what is found of each page")
     options = parser.parse_args()
     lines = [line.split() for line in options.seeds.read_text().splitlines()]
     addresses = {urlsplit(seed).hostname: address for seed, address in lines}

@@ -32,8 +32,6 @@ from manyhands.shared.urls import parse_url, shard_queue
 
 # The fields of `custom.mh`.
 HOP, TURN, FIRST_URL, CAUSE, VIA = "hop", "turn", "url", "cause", "via"
-# And of the parse job of its page: a queue, the key and the URL.
-ANSWER_TO = "answer_to"
 # Beside `mh`, of a job that need not be fetched when one of its URL was in so many seconds.
 UNIQUE_FOR_S = "unique_for_s"
 LEAST_UNIQUE_FOR_S = 1

@@ -19,6 +19,7 @@ MAX_COUNT = 2**53 - 1
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+")
 # Files are names within the operator's directory, never paths.
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_MODULE = re.compile(r"[A-Za-z_]\w{0,99}(?:\.[A-Za-z_]\w{0,99}){0,9}", re.ASCII)
 
 
 class Part(BaseModel):
@@ -163,6 +164,12 @@ class CrawlSpec(Part):
     politeness: PolitenessSpec = PolitenessSpec()
     discovery: DiscoverySpec = DiscoverySpec()
     records: RecordSpec = RecordSpec()
+    handlers: str | None = Field(
+        default=None,
+        description="a module of @page functions that get the crawl's pages: one that the workers "
+        "have in WORKER_HANDLERS; others are never loaded, and fail the crawl's pages",
+        examples=["quotes"],
+    )
     seed_file: str | None = Field(
         default=None, description="name of a file in CRAWL_FILES, one URL a line"
     )
@@ -177,6 +184,13 @@ class CrawlSpec(Part):
         if not _EMAIL.fullmatch(contact):
             raise ValueError("an e-mail address is wanted, such as me@example.org")
         return contact
+
+    @field_validator("handlers")
+    @classmethod
+    def _is_a_module(cls, name: str | None) -> str | None:
+        if name is not None and not _MODULE.fullmatch(name):
+            raise ValueError("the name of a module is wanted, such as quotes or shop.pages")
+        return name
 
     @field_validator("seed_file", "exclusions_file")
     @classmethod

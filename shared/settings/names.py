@@ -38,7 +38,14 @@ _OF_LINKS = re.compile(
 
 
 # What a section is about bears the name of the section.
-_SHORT: dict[Key, Key] = {("sinks", "urls"): ("sinks",), ("sinks", "urls_file"): ("sinks", "file")}
+_SHORT: dict[Key, Key] = {
+    key: value
+    for section in ("sinks", "results")
+    for key, value in (
+        ((section, "urls"), (section,)),
+        ((section, "urls_file"), (section, "file")),
+    )
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -100,8 +107,8 @@ def prefixes_of(sections: Iterable[str]) -> tuple[str, ...]:
     return (*(f"{section.upper()}_" for section in sections), "MANYHANDS_")
 
 
-# SINKS is one by itself.
-VARIABLE_PREFIXES = (*prefixes_of(SECTIONS), "SINKS")
+# These are names by themselves.
+VARIABLE_PREFIXES = (*prefixes_of(SECTIONS), "SINKS", "RESULTS")
 
 
 def known_variables(sections: Iterable[str] = SECTIONS) -> dict[str, Key]:

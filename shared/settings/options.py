@@ -114,6 +114,8 @@ def default_text(setting: Setting) -> str:
         return "none"
     if isinstance(default, bool):
         return str(default).lower()
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
     return f"{default:g}" if isinstance(default, float) else str(default)
 
 

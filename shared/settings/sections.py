@@ -44,10 +44,26 @@ class HoldsPassword:
 
 
 Url = Annotated[str, HoldsPassword()]
-SinkUrls = Annotated[tuple[str, ...], HoldsPassword()]
 _SINK_URL = re.compile(r"[a-z][a-z0-9]*(\+[a-z0-9]+)?:.")
 # A comma that another URL follows: hosts of one URL may be separated by commas, too.
 _BETWEEN_URLS = re.compile(r"\s*,\s*(?=[a-z][a-z0-9]*(?:\+[a-z0-9]+)?:(?!\d))")
+
+
+def _sink_urls(value: object) -> object:
+    """Text with commas from a variable, a list from YAML."""
+    parts = _BETWEEN_URLS.split(value) if isinstance(value, str) else value
+    if not isinstance(parts, list):
+        return parts
+    urls = tuple(str(part).strip() for part in parts if str(part).strip())
+    for url in urls:
+        if not _SINK_URL.match(url):
+            raise ValueError(
+                f"{url.partition(':')[0]!r} does not begin like a sink, such as jsonl:FILE"
+            )
+    return urls
+
+
+SinkUrls = Annotated[tuple[str, ...], BeforeValidator(_sink_urls), HoldsPassword()]
 # Empty is none, not the current directory.
 OptionalPath = Annotated[Path | None, BeforeValidator(lambda value: value or None)]
 
@@ -135,6 +151,17 @@ class WorkerSettings(Section):
         description="`fetch:2x500 parse:1x80`: processes x slots per stage, instead of "
         "WORKER_PROCESSES and WORKER_CONCURRENCY",
     )
+    source: Url = Field(
+        default="",
+        repr=False,
+        description="where jobs come from: kafka://user:…@host:9092?group=NAME (kafka+ssl:// with "
+        "TLS); empty: FAKTORY_URL",
+    )
+    topics: str = Field(
+        default="",
+        description="of a Kafka: `orders,clicks:none`; records run in the order of their key, of "
+        "their `:partition` or in `:none`; empty: the topics that handlers declare",
+    )
     queues: str = Field(
         default="",
         description="strict order `a,b` or weights `a:3,b:1`; `fetch.*` means the queues of all "
@@ -173,6 +200,11 @@ class WorkerSettings(Section):
         default=False,
         description="also write metrics to stdout in CloudWatch's embedded format",
     )
+    cloudwatch_put: bool = Field(
+        default=False,
+        description="also put metrics to CloudWatch every 15 s, with the credentials of the "
+        "environment or the role",
+    )
     log_level: str = LOG_LEVEL
 
     @field_validator("http_bind")
@@ -180,6 +212,40 @@ class WorkerSettings(Section):
     def _check_bind(cls, value: str) -> str:
         host_and_port(value)
         return value
+
+
+class KafkaSettings(Section):
+    """How a worker takes jobs from Kafka, if WORKER_SOURCE is one."""
+
+    password: SecretStr = Field(
+        default=SecretStr(""), description="becomes part of WORKER_SOURCE, if that has none"
+    )
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        default="PLAIN", description="how user and password are sent"
+    )
+    ca_file: OptionalPath = Field(
+        default=None, description="CA certificate, if the brokers' is signed by your own CA"
+    )
+    group_protocol: Literal["consumer", "classic"] = Field(
+        default="consumer",
+        description="consumer: KIP-848, of Kafka 4; classic: for older brokers",
+    )
+    instance: str = Field(
+        default="",
+        pattern=r"^[a-zA-Z0-9._-]*$",
+        description="name of this service in its group: it keeps its partitions over a restart; "
+        "empty: none",
+    )
+    retry_delays_s: tuple[int, ...] = Field(
+        default=(5, 30, 300, 3600),
+        description="seconds before the retries of a failed record, the last one repeated; each "
+        "is a topic GROUP-retry-SECONDSs",
+    )
+
+    @field_validator("retry_delays_s", mode="before")
+    @classmethod
+    def _split(cls, value: object) -> object:
+        return _listed(value, int)
 
 
 class BrokerSettings(Section):
@@ -445,6 +511,12 @@ class CrawlSettings(Section):
         le=30 * 86_400,
         description="the same for a crawl without a limit",
     )
+    page_function_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=120,
+        description="seconds that a @page function may take for a page, which fails then",
+    )
     lease_s: float = Field(
         default=5.0,
         ge=1,
@@ -493,20 +565,16 @@ class SinksSettings(Section):
         description="seconds a record waits for others to be written with",
     )
 
-    @field_validator("urls", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        """Text with commas from a variable, a list from YAML."""
-        parts = _BETWEEN_URLS.split(value) if isinstance(value, str) else value
-        if not isinstance(parts, list):
-            return parts
-        urls = tuple(str(part).strip() for part in parts if str(part).strip())
-        for url in urls:
-            if not _SINK_URL.match(url):
-                raise ValueError(
-                    f"{url.partition(':')[0]!r} does not begin like a sink, such as jsonl:FILE"
-                )
-        return urls
+
+class ResultsSettings(Section):
+    """Where the pages of crawls are read back from."""
+
+    urls: SinkUrls = Field(
+        default=(),
+        repr=False,
+        description="the SINKS of the workers, as this machine reaches them; the first that is "
+        "jsonl:FILE, parquet:DIRECTORY or postgres://… is read; none: no results over HTTP",
+    )
 
 
 class WarcSettings(Section):
@@ -583,6 +651,7 @@ class Settings(Section):
 
     faktory: FaktorySettings = FaktorySettings()
     worker: WorkerSettings = WorkerSettings()
+    kafka: KafkaSettings = KafkaSettings()
     broker: BrokerSettings = BrokerSettings()
     api: ApiSettings = ApiSettings()
     batch: BatchSettings = BatchSettings()
@@ -590,6 +659,7 @@ class Settings(Section):
     allow: AllowSettings = AllowSettings()
     crawl: CrawlSettings = CrawlSettings()
     sinks: SinksSettings = SinksSettings()
+    results: ResultsSettings = ResultsSettings()
     warc: WarcSettings = WarcSettings()
     pressure: PressureSettings = PressureSettings()
     # By the name of the stage; in the YAML file only.

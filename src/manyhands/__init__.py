@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from manyhands.worker.jobs.outcomes import Dead, Defer, Drop, Retry
     from manyhands.worker.jobs.registry import job, setup
     from manyhands.worker.jobs.setup import ProcessSetup
+    from manyhands.worker.page_functions.page import Page
+    from manyhands.worker.page_functions.registry import page
 
 __all__ = [
     "Client",
@@ -24,10 +26,12 @@ __all__ = [
     "Drop",
     "Job",
     "JobContext",
+    "Page",
     "ProcessSetup",
     "Retry",
     "__version__",
     "job",
+    "page",
     "setup",
 ]
 
@@ -38,9 +42,11 @@ _FROM = {
     "Drop": "manyhands.worker.jobs.outcomes",
     "Job": "manyhands.shared.jobs",
     "JobContext": "manyhands.worker.jobs.context",
+    "Page": "manyhands.worker.page_functions.page",
     "ProcessSetup": "manyhands.worker.jobs.setup",
     "Retry": "manyhands.worker.jobs.outcomes",
     "job": "manyhands.worker.jobs.registry",
+    "page": "manyhands.worker.page_functions.registry",
     "setup": "manyhands.worker.jobs.registry",
 }
 

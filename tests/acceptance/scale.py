@@ -17,6 +17,9 @@ NETWORK_JOBS = 20_000 if IS_PROOF else 1_500
 NETWORK_FAULTS = 10 if IS_PROOF else 2
 LONG_JOBS = 10_000 if IS_PROOF else 500
 
+# Records of a Kafka, each of which takes ten milliseconds.
+KAFKA_JOBS = 100_000 if IS_PROOF else 3_000
+
 SPLIT_JOBS = 100_000 if IS_PROOF else 5_000
 # Milliseconds there and back; each is a run of its own. In turns, because the machine's speed
 # changes from minute to minute.

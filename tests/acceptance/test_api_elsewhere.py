@@ -26,6 +26,8 @@ HOSTS, PAGES = 8, 200
 WEB = WebSpec(hosts=HOSTS, pages=PAGES, latency_ms=5)
 EXCLUDED = 3
 LINES = 100_000
+# They need a sink that the API can read back.
+FROM_A_SINK = {("GET", f"/crawls/{{crawl}}/{what}") for what in ("pages", "links")}
 
 
 class Client:
@@ -133,7 +135,7 @@ async def test_all_that_can_be_done_with_crawls_needs_no_file_of_the_workers(
     errors = client.ask("GET", "/crawls/{crawl}/errors", crawl=crawl)["errors"]
     assert sum(error["count"] for error in errors) >= told["urls"]["failed"]
     await orders_are_carried_out(client, crawling)
-    assert client.asked == client.routes()
+    assert client.asked == client.routes() - FROM_A_SINK
 
 
 async def orders_are_carried_out(client: Client, crawling: Crawling) -> None:

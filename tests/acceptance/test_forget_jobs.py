@@ -98,7 +98,7 @@ class Kept:
         owned = {site.shard: OwnedShard(site.shard, 1) for site in self.sites}
         admission = cast("Admission", SimpleNamespace(shards=SHARDS))
         jobs = FetchJobs(
-            *(self.threads, owned, admission, _push_nothing, lambda _shard, _new: None),
+            *(self.threads, owned, admission, _push_nothing, _tell_nobody, _tell_nobody),
             kept_s=clock.now() - before,
         )
         await jobs.forget()
@@ -113,6 +113,10 @@ class Kept:
         for site in self.sites:
             site.steps_s.clear()
         return found
+
+
+def _tell_nobody(_shard: int, _new: Sequence[NewUrl]) -> None:
+    pass
 
 
 async def _push_nothing(_jobs: object) -> None:
@@ -150,7 +154,7 @@ async def kept(place: Place) -> AsyncIterator[Kept]:
         threads = StoreThreads(
             lambda: PATIENCE_S,
             gather_s=store.gather_s,
-            writers=store.writers,
+            writers=lambda: store.writers,
             places=store.absences,
         )
         for number in range(SHARDS):

@@ -31,7 +31,8 @@ def api(
     broker_process: BrokerServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ApiServer]:
     state = tmp_path_factory.mktemp("crawls")
-    with ApiServer(broker_process, settings={"CRAWL_STATE": str(state)}) as api:
+    settings = {"CRAWL_STATE": str(state), "RESULTS": f"jsonl:{state}/pages.ndjson"}
+    with ApiServer(broker_process, settings=settings) as api:
         with httpx.Client(base_url=api.url, trust_env=False, timeout=20) as http:
             for path in ("/jobs/add", "/jobs/add?queue=slow&in=60"):
                 http.post(path, json={"a": 1, "b": 2}).raise_for_status()
@@ -101,6 +102,8 @@ def test_the_page_has_an_example_of_every_route() -> None:
         "/crawls/{crawl}": "/crawls/1",
         "/crawls/{crawl}/urls": "/crawls/1/urls?",
         "/crawls/{crawl}/errors": "/crawls/1/errors",
+        "/crawls/{crawl}/pages": "/crawls/1/pages?",
+        "/crawls/{crawl}/links": "/crawls/1/links",
         "/crawls/{crawl}/seeds": "/crawls/2/seeds",
         "/crawls/{crawl}/pause": "/crawls/1/pause",
         "/crawls/{crawl}/resume": "/crawls/1/resume",

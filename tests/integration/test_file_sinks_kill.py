@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from devservers import S3Server
-from manyhands.worker.sinks.files.line_files import manifest_path
-from manyhands.worker.sinks.files.manifest import SegmentState
+from manyhands.shared.sinks.manifest_tables import SegmentState, lines_manifest
 from tests.acceptance.scale import IS_PROOF
 from tests.support.file_sinks import (
     KINDS,
@@ -69,7 +68,7 @@ def states(manifest: Path) -> set[SegmentState]:
 
 def manifest_of(kind: str, directory: Path) -> Path:
     if kind == "jsonl":
-        return manifest_path(directory / "pages.ndjson")
+        return lines_manifest(directory / "pages.ndjson")
     return next(directory.rglob("*.manifest"))
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from urllib.parse import quote
 
 import orjson
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -24,6 +23,7 @@ from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.servers import kafka as sink_module
 from manyhands.worker.sinks.servers.kafka import KafkaSink
+from tests.support.kafka_jobs import end_of
 from tests.support.kafka_relay import KafkaRelay
 from tests.support.shared_server import SharedServer
 from tests.support.sink_records import (
@@ -39,7 +39,6 @@ pytestmark = pytest.mark.jvm
 
 Messages = list[tuple[str, Any]]
 QUIET = {"log_level": 0}
-NO_LEADER_YET = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 PASSWORD = "p@ss/w:rd"
 
 
@@ -89,20 +88,6 @@ def messages(address: str, topic: str) -> Messages:
     finally:
         consumer.close()
     return found
-
-
-def end_of(consumer: Consumer, place: TopicPartition) -> int:
-    """A topic that was made just now has no leader for a moment."""
-    give_up_at = time.monotonic() + 20
-    while True:
-        try:
-            offsets: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=20)
-        except KafkaException as error:
-            if error.args[0].code() not in NO_LEADER_YET or time.monotonic() > give_up_at:
-                raise
-            time.sleep(0.1)
-        else:
-            return offsets[1]
 
 
 def keys(found: Messages) -> list[str]:

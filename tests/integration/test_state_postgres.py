@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg
 import pytest
 
-from devservers import PgbouncerServer, PostgresServer, SettableClock
+from devservers import PgbouncerServer, PostgresServer, Relay, SettableClock
 from devservers.processes import wait_until
 from manyhands.shared.crawl.spec import CrawlSpec
 from manyhands.shared.crawl.states import UrlState
@@ -24,7 +24,7 @@ from manyhands.shared.crawl.store.errors import StateAway, StateError
 from manyhands.shared.crawl.store.model import LeaseLost, NewCrawl, Settled
 from manyhands.shared.crawl.store.postgres import database
 from manyhands.shared.crawl.store.postgres.place import parse_place
-from manyhands.shared.crawl.store.postgres.store import PostgresStore
+from manyhands.shared.crawl.store.postgres.store import FAR_S, FAR_WRITERS, PostgresStore
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.errors import ConfigError
 from tests.support.imports import ROOT
@@ -92,7 +92,7 @@ class Work:
         self.done += 1
         admitted = self.store.admit(CRAWL, urls_of("example.com", 5), NOW)
         self.store.count(CRAWL, {"links": 7})
-        self.store.send(3, CRAWL, b"[]")
+        self.store.send(CRAWL, [(3, b"[]")])
         return admitted.new
 
 
@@ -101,6 +101,13 @@ def happened_once(store: ShardStore) -> None:
     assert (counters["admitted"], counters["links"], counters["outgoing"]) == (10, 7, 1)
     assert len(store.urls(CRAWL, UrlState.QUEUED, 0, 100)) == 10
     assert [batch.sequence for batch in store.outgoing({}, 10)] == [1]
+
+
+def test_a_database_that_is_far_away_is_found_to_be(postgres: PostgresServer, open_store: Open):
+    with Relay(postgres.port, 3 * FAR_S * 1000) as relay:
+        store = open_store(relay.port)
+        assert store.databases[0].round_trip_s >= 2 * FAR_S
+        assert store.writers == FAR_WRITERS
 
 
 # COMMITs that were not answered
@@ -148,7 +155,7 @@ def test_whatever_is_lost_everything_counts_once(open_store, relay):
         def work(place: int = place) -> None:
             store.admit(CRAWL, urls[place : place + 1], NOW)
             store.count(CRAWL, {"links": 1})
-            store.send(1 + place % 2, CRAWL, b"%d" % place)
+            store.send(CRAWL, [(1 + place % 2, b"%d" % place)])
 
         store.run(work)
     counters = store.counters(CRAWL)
@@ -575,7 +582,7 @@ def test_a_shard_of_an_older_release_is_brought_up_to_date_and_keeps_its_urls(
     first.run(lambda: first.admit(CRAWL, urls_of("example.com", 3), NOW))
     with psycopg.connect(postgres.url) as connection:
         # With the index of the untold.
-        connection.execute(f"ALTER TABLE {schema}.g1_s0000_urls DROP COLUMN job")
+        connection.execute(f"ALTER TABLE {schema}.g1_s0000_urls DROP COLUMN job, DROP COLUMN note")
         connection.execute(f"DROP INDEX {schema}.g1_s0000_urls_ended_jobs")
         connection.execute(f"DROP TABLE {schema}.g1_s0000_first_jobs")
         connection.execute(f"UPDATE {schema}.shards SET version = 1")

@@ -16,6 +16,7 @@ from manyhands.shared.faktory.client import Client
 from manyhands.shared.jobs import Job
 from manyhands.worker.supervision.emf import NAMESPACE
 from tests.conftest import ON_BOTH_SERVERS, AnyServer, StartWorker
+from tests.support.aws_server import AwsServer, refusal
 from tests.support.ledger import Ledger
 from tests.support.waiting import eventually
 from tests.support.worker_process import WorkerUnderTest
@@ -217,6 +218,40 @@ async def test_cloudwatch_gets_lines_when_they_are_switched_on(
     for line in lines():
         jsonschema.validate(line, test_emf.SCHEMA)
         assert line["_aws"]["CloudWatchMetrics"][0]["Namespace"] == NAMESPACE
+
+
+@on_the_broker
+async def test_cloudwatch_is_told_by_the_supervisor_when_that_is_switched_on(
+    server: AnyServer, client: Client, start_worker: StartWorker, queue: str
+) -> None:
+    with AwsServer() as aws:
+        # It is away at first.
+        aws.replies["/"].insert(0, refusal(503, "ServiceUnavailable"))
+        worker = start_worker(
+            server.url,
+            WORKER_QUEUES=queue,
+            WORKER_CONCURRENCY="1",
+            WORKER_CLOUDWATCH_PUT="true",
+            AWS_REGION="eu-central-1",
+            AWS_ACCESS_KEY_ID="a",
+            AWS_SECRET_ACCESS_KEY="b",
+            AWS_ENDPOINT_URL_CLOUDWATCH=f"{aws.url}/",
+        )
+        pages = await pages_of(worker)
+        jobs = [Job(jobtype="sleepy", args=[FOREVER_S], queue=queue) for _ in range(4)]
+        await client.push_bulk(jobs)
+
+        def is_told() -> bool:
+            told = {(metric, value) for metric, _, value in aws.points}
+            return {("QueueDepth", 3.0), ("ActiveWorkers", 1.0)} <= told
+
+        await eventually(is_told, 60, "it was not told what waits and what runs")
+        await worker.logs("CloudWatch does not take the metrics")
+
+        def sent() -> float:
+            return samples(pages, "cloudwatch_points_total", "outcome").get(("sent",), 0.0)
+
+        await eventually(lambda: sent() >= 2, what="nothing was counted as sent")
 
 
 @on_the_broker

@@ -25,8 +25,7 @@ def crawled(place: Path | str, shards: int, crawl: int, domain: str, *paths: str
         urls = [new_url(parse_url(f"https://{domain}{path}"), 0) for path in paths]
         with closing(opened), opened.transaction():
             opened.admit(crawl, urls, now, are_seeds=True)
-            found = opened.take_domain(domain)
-            assert found is not None
+            [found] = opened.take_named([domain])
             claimed = opened.claim(found.origins[0].id, crawl, now, len(urls))
             outcomes = [_settled(url.id, url.url) for url in claimed]
             opened.settle([outcome for outcome in outcomes if outcome is not None], now)

@@ -77,6 +77,7 @@ class Crawls:
         scope: ScopeSpec | None = None,
         discovery: DiscoverySpec | None = None,
         seeds: list[str] | None = None,
+        handlers: str | None = None,
     ) -> int:
         """From all seeds, unless told otherwise; its number."""
         spec = CrawlSpec(
@@ -85,6 +86,7 @@ class Crawls:
             limits=limits or LimitSpec(),
             discovery=discovery or DiscoverySpec(),
             politeness=PolitenessSpec(delay_s=delay_s),
+            handlers=handlers,
         )
         crawl, _ = self.control.create_crawl(NewCrawl(spec), time.time())
         by_shard: dict[int, list[str]] = {}

@@ -11,6 +11,9 @@ from manyhands import Dead, Defer, Drop, Job, JobContext, Retry, job
 from manyhands.shared.jobs import utc_now
 from tests.support.ledger import LEDGER_VARIABLE, write_entry
 
+# The topic whose records are values for the job `raw`.
+RAW_TOPIC_VARIABLE = "TEST_RAW_TOPIC"
+
 
 class Broken(Exception):
     """What the job `fails` ends with."""
@@ -94,6 +97,22 @@ async def parent(queue: str, context: JobContext) -> None:
 async def failing_parent(queue: str, context: JobContext) -> None:
     context.push(Job(jobtype="ledger", args=[0], queue=queue))
     raise Broken("after the push")
+
+
+@job("spell")
+async def spell(name: str, n: int, context: JobContext) -> None:
+    """Takes long enough for another one to come in between, if it may."""
+    note(context, f"{name} started {n}")
+    await asyncio.sleep(0.01)
+    note(context, f"{name} ended {n}")
+
+
+@job("raw", topic=os.environ.get(RAW_TOPIC_VARIABLE, ""))
+async def raw(value: bytes, context: JobContext) -> None:
+    message = context.message
+    assert message is not None and message.key is not None
+    header = (message.header("h") or b"").decode()
+    note(context, f"{value.hex()} {message.key.decode()} {header} {message.topic}")
 
 
 @job("sync_add")

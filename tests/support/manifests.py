@@ -1,5 +1,7 @@
 """The Kubernetes manifests as data."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +13,10 @@ from tests.support.compose import ROOT
 
 DIRECTORY = ROOT / "deploy" / "kubernetes"
 BASE = DIRECTORY / "base"
-OVERLAYS = [DIRECTORY / "overlays" / name for name in ("hpa", "keda")]
+OVERLAYS = [DIRECTORY / "overlays" / name for name in ("hpa", "keda", "example")]
 KUSTOMIZATION = "kustomization.yaml"
+# The oldest that should work, and what the schemas of today know.
+KUBERNETES_VERSIONS = ["1.30", "1.37"]
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,13 @@ def manifests(directory: Path) -> list[Manifest]:
     ]
 
 
+def patched_workload(path: Path) -> dict[str, str | None]:
+    """The variables that a patch of a workload sets in its container; None for those of secrets."""
+    content = yaml.safe_load(path.read_text())
+    (container,) = content["spec"]["template"]["spec"]["containers"]
+    return {entry["name"]: entry.get("value") for entry in container["env"]}
+
+
 def everything() -> list[Manifest]:
     return [one for directory in (BASE, *OVERLAYS) for one in manifests(directory)]
 
@@ -107,3 +118,10 @@ def secret_references(value: Any) -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for inner in value:
             yield from secret_references(inner)
+
+
+def check_schema(version: str, *paths: Path) -> subprocess.CompletedProcess[str]:
+    """Strictly: a field that Kubernetes does not know is refused. Each object is named."""
+    command = [sys.executable, "-m", "kubernetes_validate", "--strict", "-k", version]
+    output = subprocess.PIPE
+    return subprocess.run([*command, *paths], stdout=output, stderr=subprocess.STDOUT, text=True)

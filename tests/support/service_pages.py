@@ -36,9 +36,13 @@ def is_ready(worker: WorkerUnderTest) -> bool:
     return _get(worker, "/readyz").status_code == httpx.codes.OK
 
 
-def _get(worker: WorkerUnderTest, path: str) -> httpx.Response:
+def url_of(worker: WorkerUnderTest) -> str:
     (line,) = [line for line in worker.logged if line["event"] == LISTENING]
-    return httpx.get(f"http://{line['host']}:{line['port']}{path}", trust_env=False, timeout=20)
+    return f"http://{line['host']}:{line['port']}"
+
+
+def _get(worker: WorkerUnderTest, path: str) -> httpx.Response:
+    return httpx.get(f"{url_of(worker)}{path}", trust_env=False, timeout=20)
 
 
 def damaged_shards(worker: WorkerUnderTest) -> list[str]:

@@ -80,8 +80,7 @@ def _fill_shard(store: ShardStore, domains: list[str], pages: int, other: int, s
     links = [[f"http://www.{domain}/linked", 3, 1] for domain in DOMAINS]
     links = [link for link in links if shard_of_url(str(link[0]), shards) == other]
     with store.transaction():
-        for link in links:
-            store.send(other, 1, orjson.dumps([link]))
+        store.send(1, [(other, orjson.dumps([link])) for link in links])
 
 
 def content(place: Path | str) -> dict[str, Any]:
@@ -140,7 +139,7 @@ def _read_shard(store: ShardStore, shard: int, shards: int, found: dict[str, Any
             found["domains"][domain.name] = domain.next_at
             for origin in domain.origins:
                 found["origins"][origin.origin] = (origin.queued, origin.ready_at, origin.notes)
-                found["robots"][origin.origin] = store.robots(origin.origin)
+                found["robots"][origin.origin] = store.robots([origin.origin]).get(origin.origin)
                 claimed = store.claim(origin.id, 1, NOW + 100, 1000)
                 found["order"][origin.origin] = [one.url for one in claimed]
         raise InterruptedError

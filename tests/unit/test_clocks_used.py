@@ -17,7 +17,9 @@ MAY_LOOK = {
     "shared/crawl/store/clock.py",
     "worker/sinks/files/file_sink.py",
     "worker/sinks/files/line_files.py",
+    "worker/sinks/files/markdown.py",
     "worker/supervision/cloudwatch.py",
+    "worker/supervision/cloudwatch_put.py",
     "worker/supervision/child_slot.py",
     "worker/supervision/supervisor.py",
 }

@@ -19,7 +19,13 @@ from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import CrawlSettings
 from manyhands.shared.urls import parse_url, shard_of_url
 from manyhands.worker.crawl.crawl_files import file_of, opened, read_exclusions
-from manyhands.worker.crawl.progress import Totals, is_near_its_end, limit_reached, why_failed
+from manyhands.worker.crawl.progress import (
+    ProgressLines,
+    Totals,
+    is_near_its_end,
+    limit_reached,
+    why_failed,
+)
 from manyhands.worker.crawl.shards.control import Control
 from manyhands.worker.crawl.shards.leases import RENEWALS
 
@@ -47,8 +53,8 @@ class _Standstill(NamedTuple):
 
 class Leader:
     """State: whether it leads, whether a crawl is near its end, until when messages may come by
-    queues without a tag, and each crawl's last figures: one that has nothing to do and has not
-    changed between two checks is complete."""
+    queues without a tag, what was said of progress, and each crawl's last figures: one that has
+    nothing to do and has not changed between two checks is complete."""
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class Leader:
         self._ask = control.ask
         self._seen: dict[int, Totals] = {}
         self._still: dict[int, _Standstill] = {}
+        self._progress = ProgressLines()
         # Crawls whose state could not be read at the last look.
         self._unknown: set[int] = set()
         self._log = get_logger("crawl").bind(role="leader")
@@ -122,6 +129,8 @@ class Leader:
             await self._set_up(crawl, shards, waiting)
             return
         totals = Totals.of(await self._control.counters(crawl.id))
+        if line := self._progress.line(crawl.id, totals, time.monotonic()):
+            self._log.info("progress", crawl=crawl.id, state=str(crawl.state), **line)
         is_stopping = crawl.state is CrawlState.STOPPING
         self.is_near_an_end |= is_stopping or is_near_its_end(crawl, totals)
         if is_stopping:
@@ -179,7 +188,6 @@ class Leader:
     async def _finish_if_complete(self, crawl: Crawl, totals: Totals, waiting: int) -> None:
         before = self._seen.get(crawl.id)
         self._seen[crawl.id] = totals
-        self._log.debug("progress", crawl=crawl.id, totals=totals)
         # Nothing is unfinished, and nothing changed between two reads of all shards: so at some
         # moment nothing was unfinished anywhere, and nothing more can come.
         if totals.owed or waiting or before is None or before.changes != totals.changes:
@@ -230,6 +238,7 @@ class Leader:
         await self._change(crawl, state, reason)
         self._seen.pop(crawl.id, None)
         self._still.pop(crawl.id, None)
+        self._progress.forget(crawl.id)
         self._log.info("crawl ended", crawl=crawl.id, state=str(state), reason=reason)
 
     async def _change(

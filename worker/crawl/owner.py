@@ -11,6 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from manyhands.shared.crawl.messages import crawl_queue
@@ -48,13 +49,14 @@ from manyhands.worker.crawl.frontier.commands import OperatorCommands
 from manyhands.worker.crawl.frontier.fetch_jobs import FetchJobs
 from manyhands.worker.crawl.frontier.forgotten import ForgottenDomains
 from manyhands.worker.crawl.frontier.host_notes import HostNotes
+from manyhands.worker.crawl.frontier.lateness import lateness
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.outbox import ARRIVED_LOOK_S, Outbox
 from manyhands.worker.crawl.frontier.page_grants import PageGrants
 from manyhands.worker.crawl.frontier.standing_crawl import standing_crawl
 from manyhands.worker.crawl.frontier.working_set import LEAVE_LOOK_S, WorkingSet
 from manyhands.worker.crawl.leader import ANSWERED_WITHIN_S, Leader
-from manyhands.worker.crawl.metrics import CrawlFigures
+from manyhands.worker.crawl.metrics import CrawlFigures, OtherFigures
 from manyhands.worker.crawl.politeness.robots_fetch import RobotsFetches
 from manyhands.worker.crawl.processor import ProcessorShare
 from manyhands.worker.crawl.shards.control import Control
@@ -71,7 +73,8 @@ from manyhands.worker.net.fetcher import HopFetcher
 from manyhands.worker.service.link import Family, SlowSink
 from manyhands.worker.sinks.sinks import Sinks
 
-LOAD_S = 0.25
+# Shorter than domains are taken ahead of their time; what is new is loaded at once.
+LOAD_S = 0.5
 # Every second it is said that a sink is slow, while it is.
 SINK_NEWS_S = 5.0
 # What is said of the processor's share is of so long.
@@ -133,7 +136,7 @@ class Owner:
         self._store = StoreThreads(
             self._slots.patience_s,
             gather_s=store.gather_s,
-            writers=store.writers,
+            writers=lambda: store.writers,
             places=store.absences,
         )
         self._control = Control(store)
@@ -158,7 +161,7 @@ class Owner:
             self._store, self._crawls, notes, tasks, store_failed, self._wakeup
         )
         self._forgotten = ForgottenDomains(self._store, settling, self._working_set, store_failed)
-        self._outbox = Outbox(self._store, push, self._control, self._leasing.shards)
+        self._outbox = Outbox(self._store, push, self._control)
         self.admission = Admission(
             self._store,
             self._crawls,
@@ -172,6 +175,7 @@ class Owner:
             self._leasing.shards,
             self.admission,
             push,
+            partial(self._working_set.told_new, are_stored=False),
             self._working_set.told_new,
             kept_s=fetch.kept_s,
         )
@@ -225,7 +229,7 @@ class Owner:
             jobs=JobEnds(
                 self.admission,
                 GatheredPush(push, tasks).push,
-                self.queue_of,
+                self._pages,
                 fetch.truncate_bytes,
                 fetch.max_redirects,
             ),
@@ -356,7 +360,15 @@ class Owner:
     def families(self) -> Iterable[Family]:
         leasing = self._leasing
         shards = {"shards": len(leasing.shards), "damaged_shards": len(leasing.damaged)}
-        return self._figures.families(self._state() | shards, self._watch.away_s(time.monotonic()))
+        return self._figures.families(
+            OtherFigures(
+                state=self._state() | shards,
+                robots=self._robots.outcomes,
+                moves=leasing.moves,
+                store=self._store.took,
+                store_away_s=self._watch.away_s(time.monotonic()),
+            )
+        )
 
     def waits_for(self) -> str:
         return self._watch.waits_for(time.monotonic())
@@ -374,7 +386,8 @@ class Owner:
         is_news = time.monotonic() - self._told_of_sink_at < SINK_NEWS_S
         sink = self._slow_sink if is_news else None
         told = {} if sink is None else {slow_sink_figure(sink.name): round(sink.wait_s * 1000)}
-        return self._state() | told
+        late = lateness(self._working_set.schedule, time.monotonic())
+        return self._state() | told | late
 
     def _wait_while_away(self, *, is_wanted: bool) -> None:
         for absence in self._absences:
@@ -441,6 +454,8 @@ class Owner:
         while True:
             await asyncio.sleep(READMIT_LOOK_S)
             self.jobs.look_everywhere()
+            # Whoever has put links there may have been cancelled before it said so.
+            self._outbox.wake(self._leasing.shards)
             await self.jobs.forget()
             for number, shard in list(self._leasing.shards.items()):
                 forgotten = await self._forgotten.look(shard)

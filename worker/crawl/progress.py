@@ -8,6 +8,8 @@ from manyhands.shared.crawl.store.model import Crawl
 
 # Pages that may be fetched in a second.
 FEW_PAGES = 1_000
+# A crawl's progress is a line of the log this often.
+SAID_EVERY_S = 60.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -44,6 +46,32 @@ class Totals:
     @property
     def owed(self) -> int:
         return self.queued + self.in_flight + self.outgoing
+
+
+class ProgressLines:
+    """When to say how far a crawl is, and what. State: when that was of each, and its pages then.
+    Times are on the monotonic clock."""
+
+    def __init__(self) -> None:
+        self._said: dict[int, tuple[float, int]] = {}
+
+    def line(self, crawl: int, totals: Totals, now: float) -> dict[str, float] | None:
+        """None: not yet, or its first minute begins here."""
+        said_at, pages = self._said.setdefault(crawl, (now, totals.pages))
+        if now - said_at < SAID_EVERY_S:
+            return None
+        self._said[crawl] = now, totals.pages
+        return {
+            "queued": totals.queued,
+            "in_flight": totals.in_flight,
+            "admitted": totals.admitted,
+            "pages": totals.pages,
+            "pages_per_s": round((totals.pages - pages) / (now - said_at), 1),
+            "bytes": totals.bytes,
+        }
+
+    def forget(self, crawl: int) -> None:
+        self._said.pop(crawl, None)
 
 
 def limit_reached(crawl: Crawl, totals: Totals, now: float) -> str | None:

@@ -12,7 +12,9 @@ from manyhands.shared.crawl.fetch_jobs import FetchJob, cause_to_tell
 from manyhands.shared.crawl.messages import (
     ALL_CRAWL_QUEUES,
     LINKS,
+    LINKS_VERSION,
     PARSED,
+    PARSED_VERSION,
     LinksBatch,
     LinksMessage,
     ParsedMessage,
@@ -47,6 +49,9 @@ async def parsed(pages: list[ParsedPage], context: JobContext) -> None:
     for page in pages:
         if page.error:
             context.log.warning("a page has no links", url=page.url, reason=page.error)
+        if page.setback:
+            reason = page.setback.reason
+            context.log.warning("a page came to nothing", url=page.url, reason=reason)
     by_queue: dict[str, list[ParsedPage]] = {}
     for page in await admission.parsed(pages):
         # Its shard has another owner by now, or the number of shards has changed.
@@ -102,9 +107,9 @@ def offer_owner(process: ProcessSetup) -> None:
     """For the stages `crawl` and, if fetch jobs are polite and no other handler takes them,
     `fetch`."""
     process.stage_services[CRAWL_STAGE] = partial(make_owner, process)
-    for jobtype, handler in ((PARSED, parsed), (LINKS, links)):
+    for jobtype, handler, version in MESSAGES:
         if REGISTRY.get(jobtype) is None:
-            REGISTRY.job(jobtype, queue=ALL_CRAWL_QUEUES)(handler)
+            REGISTRY.job(jobtype, queue=ALL_CRAWL_QUEUES, version=version)(handler)
     if process.settings.fetch.polite and REGISTRY.get(FETCH) is None:
         # Whoever owns a shard is the only one who takes its fetch jobs.
         REGISTRY.job(FETCH)(fetch_politely)
@@ -148,5 +153,7 @@ def _owner() -> Owner:
     return _OWNERS[-1]
 
 
+# What an owner is sent, who takes it, and the newest version that is understood.
+MESSAGES = ((PARSED, parsed, PARSED_VERSION), (LINKS, links, LINKS_VERSION))
 # Of this process: none or one.
 _OWNERS: list[Owner] = []

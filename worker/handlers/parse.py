@@ -1,7 +1,10 @@
-"""`parse`: a fetched page → one record with its title and links. `parse_pages`: the same of pages
-of a crawl, and one message to the owner of their shards with the links to follow.
+"""`parse`: a fetched page → one record with its title and links. `parse_pages`: the same of several
+pages of crawls and fetch jobs, and one message to the owner of their shards: these are parsed, and
+those are the links to follow. A crawl may name a module whose functions get its pages, see
+`page_functions`.
 
-Results depend on the job's arguments alone, so a repeat makes the same records and message.
+Results depend on the job's arguments alone, so a repeat makes the same records and message, as far
+as the functions of others do so.
 """
 
 import asyncio
@@ -28,15 +31,36 @@ from manyhands.shared.grouping import grouped
 from manyhands.shared.jobtypes import PARSE_QUEUE, PARSE_VERSION
 from manyhands.worker.jobs.context import JobContext
 from manyhands.worker.jobs.outcomes import Dead
-from manyhands.worker.jobs.registry import job
+from manyhands.worker.jobs.registry import job, setup
+from manyhands.worker.jobs.setup import ProcessSetup
+from manyhands.worker.page_functions.calls import Applied, apply, no_functions
+from manyhands.worker.page_functions.deaths import Deaths
+from manyhands.worker.page_functions.registry import PAGE_FUNCTIONS, first_for
 from manyhands.worker.pages.bodies import BadBody
-from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH, extract, read
-from manyhands.worker.pages.html import MAX_LINKS
+from manyhands.worker.pages.extraction import (
+    MAX_LINKS_LENGTH,
+    ExtractedPage,
+    extract,
+    extract_of_job,
+)
+from manyhands.worker.pages.html import is_html
 from manyhands.worker.pages.page_ids import page_id, parsed_id
-from manyhands.worker.pages.page_records import outcome_of, record_of
+from manyhands.worker.pages.parse_jobs import page_of_job
 from manyhands.worker.records import PageRecord, PlainRecord
 
 _ARRIVAL = TypeAdapter(Arrival)
+# To push what is left of a job before its reservation ends.
+MARGIN_S = 5.0
+
+# Made by `read_settings`: how long a page function may take.
+FUNCTION_S: float
+DEATHS = Deaths()
+
+
+@setup
+def read_settings(process: ProcessSetup) -> None:
+    global FUNCTION_S
+    FUNCTION_S = process.settings.crawl.page_function_s
 
 
 # Not in a thread: the parser holds Python's lock for the few milliseconds that a page takes, so the
@@ -55,33 +79,22 @@ async def parse(
     arrival: list[Any] | None = None,
 ) -> None:
     try:
-        arrived = None if arrival is None else _ARRIVAL.validate_python(arrival)
-        look = read(body, content_type, final_url, MAX_LINKS)
+        page = page_of_job(
+            fetch_id=page_id(context.id),
+            key="",
+            asked_url=url,
+            url=final_url,
+            status=status,
+            content_type=content_type,
+            body=body,
+            is_truncated=is_truncated,
+            fetched_at=fetched_at,
+            cuts=tuple(cuts or ()),
+            arrival=None if arrival is None else _ARRIVAL.validate_python(arrival),
+        )
+        context.emit(extract_of_job(page))
     except (BadBody, InvalidUrl, ValidationError) as error:
         raise Dead(str(error)) from error
-    kind, reason = outcome_of(status, content_type)
-    page = FetchedPage(
-        visit=page_id(context.id),
-        crawl=NO_CRAWL,
-        key="",
-        url=final_url,
-        depth=0,
-        status=status,
-        content_type=content_type,
-        robots_tag="",
-        obeys_nofollow=False,
-        is_truncated=is_truncated,
-        fetched_at=fetched_at,
-        body=body,
-        arrival=arrived,
-        kind=kind,
-        reason=reason,
-    )
-    context.emit(record_of(page, look, (*(cuts or ()), *look.said.cuts), asked_url=url))
-    match context.answer_to:
-        case [str(queue), str(key), str(fetched)]:
-            parsed = ParsedPage(NO_CRAWL, key, fetched, 0, [], "")
-            context.push(parsed_job(ParsedMessage(pages=[parsed]), queue, parsed_id(context.id)))
 
 
 @job(PARSE_PAGES, queue=PARSE_QUEUE, version=PAGES_VERSION)
@@ -93,10 +106,16 @@ async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobCont
             context.push(pages_job(alone, PARSE_QUEUE, f"{context.id}.{number}"))
         return
     parsed = []
-    for page in pages:
-        found = _parse_page(page, context)
+    for number, page in enumerate(pages):
+        found, is_overdue = await _parse_page(page, context)
         if page.kind == RecordKind.PAGE:
             parsed.append(found)
+        rest = pages[number + 1 :]
+        if rest and (is_overdue or not _has_time_for(rest[0], context)):
+            # Other jobs here have waited, too. These pages get a reservation of their own.
+            again = PagesMessage(answer_to=answer_to, pages=rest)
+            context.push(pages_job(again, PARSE_QUEUE, f"{context.id}+{number}"))
+            break
         # Others have their turn between two pages.
         await asyncio.sleep(0)
     if answer_to == NO_ANSWER:
@@ -107,18 +126,62 @@ async def parse_pages(answer_to: str, pages: list[FetchedPage], context: JobCont
         context.push(parsed_job(message, answer_to, f"{parsed_id(context.id)}.{number}"))
 
 
+def _has_time_for(page: FetchedPage, context: JobContext) -> bool:
+    if not page.handlers:
+        return True
+    return asyncio.get_running_loop().time() + FUNCTION_S + MARGIN_S < context.deadline
+
+
 def _links_length(page: ParsedPage) -> int:
-    return sum(map(len, page.links))
+    length = sum(map(len, page.links))
+    if page.noted:
+        length += sum(len(url) + len(note) for url, note in page.noted)
+    return length
 
 
-def _parse_page(page: FetchedPage, context: JobContext) -> ParsedPage:
+async def _parse_page(page: FetchedPage, context: JobContext) -> tuple[ParsedPage, bool]:
+    """And whether a page function took too long."""
+    if page.is_of_job:
+        return _parse_page_of_job(page, context), False
     # A page of no crawl has nothing but its record: without a place for it the job fails.
     is_recorded = page.crawl == NO_CRAWL or context.can_emit(PageRecord)
-    found = extract(page, is_recorded=is_recorded)
-    if found.record is not None:
+    applied = Applied(extract(page, is_recorded=is_recorded or page.handlers != ""))
+    if page.handlers and page.kind == RecordKind.PAGE:
+        applied = await _with_function(page, applied.found, context)
+    found = applied.found
+    if found.record is not None and is_recorded:
         context.emit(found.record)
+    for item in applied.items:
+        context.emit(item)
     if found.entries and context.can_emit(PlainRecord):
         for entries in found.entries:
             context.emit(entries)
     told = (found.depth, found.links, found.problem, found.cuts, found.counts)
-    return ParsedPage(page.crawl, page.key, page.url, *told)
+    more = (applied.noted, applied.setback)
+    return ParsedPage(page.crawl, page.key, page.url, *told, *more), applied.is_overdue
+
+
+async def _with_function(page: FetchedPage, found: ExtractedPage, context: JobContext) -> Applied:
+    functions = PAGE_FUNCTIONS.of_module(page.handlers)
+    if not functions:
+        return no_functions(page, found)
+    function = first_for(functions, page.url)
+    if function is None or found.record is None or not is_html(page.content_type):
+        return Applied(found)
+    return await apply(
+        function,
+        page,
+        found,
+        can_emit=context.can_emit(PlainRecord),
+        limit_s=FUNCTION_S,
+        deaths=DEATHS,
+    )
+
+
+def _parse_page_of_job(page: FetchedPage, context: JobContext) -> ParsedPage:
+    problem = ""
+    try:
+        context.emit(extract_of_job(page))
+    except (BadBody, InvalidUrl) as error:
+        problem = f"not parsed: {error}"
+    return ParsedPage(page.crawl, page.key, page.url, page.depth, [], problem)

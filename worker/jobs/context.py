@@ -6,6 +6,7 @@ from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobs import Job
 from manyhands.shared.logs import Logger, get_logger
 from manyhands.worker.jobs.delivery import Delivery
+from manyhands.worker.jobs.message import Message
 from manyhands.worker.records import Capture, PageRecord, PlainRecord, Record
 
 
@@ -66,9 +67,10 @@ class JobContext:
         return custom if isinstance(custom, dict) else {}
 
     @property
-    def answer_to(self) -> object:
-        """Of a parse job: whom to tell that its page is parsed, see `handlers.parse`."""
-        return self._delivery.answer_to
+    def message(self) -> Message | None:
+        """Of a worker that takes its jobs from Kafka: the record's topic, partition, offset, key
+        and headers."""
+        return self._delivery.message
 
     @property
     def log(self) -> Logger:

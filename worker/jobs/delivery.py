@@ -23,6 +23,7 @@ from manyhands.shared.jobs import (
     rfc3339,
     utc_now,
 )
+from manyhands.worker.jobs.message import Message
 from manyhands.worker.jobs.outcomes import Defer, Move, PutBack, Retry
 
 # Time to report a result before the reservation ends: a share of it, within limits.
@@ -43,7 +44,6 @@ class Delivery:
     """
 
     __slots__ = (
-        "answer_to",
         "args",
         "cancel_reason",
         "copies",
@@ -58,6 +58,7 @@ class Delivery:
         "is_settled",
         "jid",
         "jobtype",
+        "message",
         "payload",
         "reserved_until",
         "stage",
@@ -76,8 +77,6 @@ class Delivery:
         # How many processes ended while they had it, as far as is known.
         self.deaths: int = 0
         self.version: int = FIRST_VERSION
-        # Where the parse job of a fetch job says that it is done.
-        self.answer_to: object = None
         if ours := _ours(fields):
             if _is_identity(ours):
                 self.id = ours["id"]
@@ -87,7 +86,6 @@ class Delivery:
                 self.version = version
             if type(deaths := ours.get("deaths")) is int:
                 self.deaths = deaths
-            self.answer_to = ours.get("answer_to")
         if "failure" in fields:
             self.deliveries += _retry_count(fields["failure"]) + 1
         reserve_for_s = max(fields.get("reserve_for") or DEFAULT_RESERVE_FOR_S, MIN_RESERVE_FOR_S)
@@ -97,6 +95,8 @@ class Delivery:
         self.is_once: bool = fields.get("retry") == 0
         self.held_as = 0
         self.stage = 0
+        # Of a Kafka topic, if it came from one.
+        self.message: Message | None = None
         self.task: asyncio.Task[None] | None = None
         self.cancel_reason = ""
         self.copies: list[Delivery] | None = None

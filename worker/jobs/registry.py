@@ -41,6 +41,8 @@ class Handler:
     plain_types: tuple[type, ...] | None
     takes_more: bool
     model: type[BaseModel] | None
+    # Of Kafka: each value of it is an argument as it is.
+    topic: str = ""
 
     @property
     def wants_context(self) -> bool:
@@ -94,19 +96,27 @@ class Registry:
     is_set_up: bool = True
 
     def job(
-        self, jobtype: str, *, queue: str | None = None, version: int = FIRST_VERSION
+        self,
+        jobtype: str,
+        *,
+        queue: str | None = None,
+        version: int = FIRST_VERSION,
+        topic: str = "",
     ) -> Callable[[Function], Function]:
         """Register an async or sync function for a job type. Its parameters are the job's args;
         one that is annotated `JobContext` gets the context instead.
 
         Such jobs are taken from `queue`; by default from the queue of the type if it is one of
         ours, else from `default`. `version` is the newest payload that the function
-        understands: a job with a newer one is left to a worker that does."""
+        understands: a job with a newer one is left to a worker that does.
+
+        With a `topic` of Kafka, each of its records is a job of this type, whose only argument is
+        the record's value as bytes; key and headers are in `context.message`."""
 
         def register(function: Function) -> Function:
             if jobtype in self.handlers:
                 raise ConfigError(f"two handlers for job type {jobtype!r}")
-            self.handlers[jobtype] = make_handler(jobtype, function, queue, version)
+            self.handlers[jobtype] = make_handler(jobtype, function, queue, version, topic)
             return function
 
         return register
@@ -131,12 +141,23 @@ class Registry:
         """Where each registered type is consumed from, in the notation of WORKER_QUEUES."""
         return {jobtype: handler.queue for jobtype, handler in self.handlers.items()}
 
+    def types_by_topic(self) -> dict[str, str]:
+        """The job type of all records of a topic, where a handler declares one."""
+        found: dict[str, str] = {}
+        for handler in self.handlers.values():
+            if handler.topic in found:
+                raise ConfigError(f"two handlers for the topic {handler.topic!r}")
+            if handler.topic:
+                found[handler.topic] = handler.jobtype
+        return found
+
 
 def make_handler(
     jobtype: str,
     function: Callable[..., Any],
     queue: str | None = None,
     version: int = FIRST_VERSION,
+    topic: str = "",
 ) -> Handler:
     if version < FIRST_VERSION:
         raise ConfigError(f"{jobtype}: version {version} is below the first, {FIRST_VERSION}")
@@ -176,6 +197,7 @@ def make_handler(
         plain_types=types if all(one in PLAIN_TYPES for one in types) else None,
         takes_more=takes_more,
         model=model if is_checked else None,
+        topic=topic,
     )
 
 

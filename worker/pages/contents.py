@@ -5,6 +5,7 @@ bounded here: `is_cut` says that a record has less than the page, or more than i
 """
 
 from collections.abc import Callable, Sequence, Set
+from functools import cached_property
 from html import escape
 from typing import Any, NamedTuple
 
@@ -43,14 +44,16 @@ _TEXTS = _OF_MAIN_CONTENT | {"full_text"}
 
 
 class ParsedTree(NamedTuple):
-    """A parsed page. `html` is all of it, decoded; `tags` counts what may be an element; `links`
-    are the elements that the links of its record were found in, each the first with that link."""
+    """A parsed page. `html` is all of it, decoded, and `parsed` what the tree was made of; `links`
+    are the elements that the links of its record were found in, each the first with that link, and
+    `targets` where they lead, perhaps with more."""
 
     tree: HTMLTree
     html: str
-    tags: int
+    parsed: str
     metas: Sequence[DOMNode]
     links: Sequence[DOMNode]
+    targets: Sequence[str]
     base: Url
 
 
@@ -93,6 +96,11 @@ class _Maker:
     def __init__(self, page: ParsedTree) -> None:
         self._page = page
         self.is_cut = False
+
+    @cached_property
+    def _tags(self) -> int:
+        """What may be an element."""
+        return self._page.parsed.count("<")
 
     def link_texts(self) -> list[str]:
         found: list[str] = []
@@ -161,7 +169,7 @@ class _Maker:
     def texts(self, chosen: Set[str]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         tree = self._page.tree
-        is_formatted = self._page.tags <= MAX_FORMATTED_ELEMENTS
+        is_formatted = self._tags <= MAX_FORMATTED_ELEMENTS
         if "full_text" in chosen:
             values["full_text"] = self._bounded(_plain_text(tree, is_formatted=is_formatted))
         if _OF_MAIN_CONTENT.isdisjoint(chosen):
@@ -188,7 +196,7 @@ class _Maker:
 
     def _has_main_content(self) -> bool:
         """Whether it can be found in a time that the page is worth."""
-        tags = self._page.tags
+        tags = self._tags
         if tags < LEVELS_COUNTED_FROM:
             return True
         if tags > MAX_ELEMENTS:
@@ -197,7 +205,11 @@ class _Maker:
 
     def _target(self) -> Callable[[str], str | None]:
         resolve = Links(self._page.base).resolve
-        known: dict[str, str | None] = {}
+        # Worked out once already, which is most of the time that a link takes.
+        known: dict[str, str | None] = {
+            node.getattr("href"): target
+            for node, target in zip(self._page.links, self._page.targets, strict=False)
+        }
 
         def target_of(reference: str) -> str | None:
             if reference not in known:

@@ -1,5 +1,5 @@
-"""Makes a record and the links to follow from a fetched page of a crawl, in one function that can
-run wherever the page is. Pure."""
+"""Makes a record and the links to follow from a fetched page of a crawl, and the record of a fetch
+job's page, each in one function that can run wherever the page is. Pure."""
 
 from collections.abc import Collection
 from itertools import chain
@@ -13,9 +13,14 @@ from manyhands.shared.errors import InvalidUrl
 from manyhands.shared.urls import parse_url
 from manyhands.worker.pages import documents, html
 from manyhands.worker.pages.bodies import BadBody, unpack
-from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_DIRECTIVES_LENGTH, Extract
+from manyhands.worker.pages.html import (
+    MAX_CRAWLED_LINKS,
+    MAX_DIRECTIVES_LENGTH,
+    MAX_LINKS,
+    Extract,
+)
 from manyhands.worker.pages.listings import read_listing
-from manyhands.worker.pages.page_records import Look, asked_of, record_of
+from manyhands.worker.pages.page_records import Look, asked_of, outcome_of, record_of
 from manyhands.worker.pages.robots_tags import RobotsDirectives, directives
 from manyhands.worker.pages.sitemap_records import sitemap_records
 from manyhands.worker.records import PageRecord, PlainRecord
@@ -27,7 +32,8 @@ MAX_LINKS_LENGTH = 1_000_000
 class ExtractedPage(NamedTuple):
     """`links` are those to follow, one deeper than `depth`. `record` is None, and `problem` why, if
     the page could not be parsed. `cuts` is what was cut of it, when it was fetched and when it was
-    parsed. `entries` are the records of a sitemap, and `counts` go to the crawl's counters."""
+    parsed. `entries` are the records of a sitemap, and `counts` go to the crawl's counters.
+    `not_followed` are links that the page asks robots not to follow; None: that goes for all."""
 
     record: PageRecord | None
     links: list[str]
@@ -36,6 +42,7 @@ class ExtractedPage(NamedTuple):
     depth: int
     entries: tuple[PlainRecord, ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
+    not_followed: frozenset[str] | None = frozenset()
 
 
 def extract(page: FetchedPage, *, is_recorded: bool = True) -> ExtractedPage:
@@ -57,12 +64,23 @@ def extract(page: FetchedPage, *, is_recorded: bool = True) -> ExtractedPage:
         return ExtractedPage(None, [], problem, page.cuts, page.depth)
     said = look.said
     header = directives(page.robots_tag[:MAX_DIRECTIVES_LENGTH])
-    links, has_more = _to_follow(page, said, header)
+    not_followed = _not_followed(page, said, header)
+    links, has_more = _to_follow(page, said, not_followed)
     cuts = (*page.cuts, *said.cuts)
     if has_more and Cut.LINK_LIMIT not in cuts:
         cuts = (*cuts, Cut.LINK_LIMIT)
     record, problem = _record(page, look, cuts, header) if is_recorded else (None, "")
-    return ExtractedPage(record, links, problem, cuts, page.depth)
+    return ExtractedPage(record, links, problem, cuts, page.depth, not_followed=not_followed)
+
+
+def extract_of_job(page: FetchedPage) -> PageRecord:
+    """The record of a fetch job's page, whatever the page itself says of being indexed. Raises
+    BadBody or InvalidUrl."""
+    look = read(page.body, page.content_type, page.url, MAX_LINKS)
+    kind, reason = outcome_of(page.status, page.content_type)
+    cuts = (*page.cuts, *look.said.cuts)
+    page = page._replace(kind=kind, reason=reason)
+    return record_of(page, look, cuts, asked_url=page.asked_url)
 
 
 def _extract_listing(page: FetchedPage, *, is_recorded: bool) -> ExtractedPage:
@@ -127,15 +145,21 @@ def _record(
         return None, f"no record: {error}"
 
 
-def _to_follow(
+def _not_followed(
     page: FetchedPage, said: Extract, header: RobotsDirectives
+) -> frozenset[str] | None:
+    if not page.obeys_nofollow:
+        return frozenset()
+    return None if said.robots.nofollow or header.nofollow else said.nofollow
+
+
+def _to_follow(
+    page: FetchedPage, said: Extract, not_followed: frozenset[str] | None
 ) -> tuple[list[str], bool]:
     """The links, and whether some were left out."""
-    left_out = {page.url}
-    if page.obeys_nofollow:
-        if said.robots.nofollow or header.nofollow:
-            return [], False
-        left_out |= said.nofollow
+    if not_followed is None:
+        return [], False
+    left_out = {page.url, *not_followed}
     links: list[str] = []
     length = 0
     found = dict.fromkeys(chain(said.links, said.further)) if said.further else said.links

@@ -103,7 +103,7 @@ def extract(
         language=_language(tree),
         robots=robots,
         cuts=_cuts(is_nested=is_cut, has_more_links=has_more) if is_cut or has_more else (),
-        tree=ParsedTree(tree, decoded, text.count("<"), nodes.metas, firsts[:MAX_LINKS], base),
+        tree=ParsedTree(tree, decoded, text, nodes.metas, firsts[:MAX_LINKS], links, base),
     )
 
 

@@ -1,9 +1,10 @@
-"""A fetched page → the job that carries it to the parse stage. Pure."""
+"""A fetched page → what carries it to the parse stage: a job, or a part of one. Pure."""
 
 from datetime import datetime
 
 from manyhands.shared.crawl.arrival import Arrival
 from manyhands.shared.crawl.cuts import Cut
+from manyhands.shared.crawl.messages import NO_CRAWL, FetchedPage
 from manyhands.shared.jobs import Job, rfc3339
 from manyhands.shared.jobtypes import JOB_TYPES, PARSE_QUEUE, PARSE_VERSION, ParseArguments
 from manyhands.worker.pages.bodies import pack
@@ -24,11 +25,9 @@ def parse_job(
     truncate_bytes: int,
     fetch_id: str,
 ) -> Job:
-    """An error page, or one that is not HTML, is recorded but not parsed."""
-    is_parsed = status < 400 and is_html(content_type)
+    """Nobody waits for an answer."""
     kind = JOB_TYPES["parse"]
-    packed, is_cut = pack_page(body if is_parsed else b"", truncate_bytes)
-    cut = Cut.PARSE_LIMIT if is_cut else cut
+    packed, cut = pack_if_parsed(body, status, content_type, cut, truncate_bytes)
     arguments = ParseArguments(
         url=url,
         final_url=final_url,
@@ -49,6 +48,51 @@ def parse_job(
         reserve_for=kind.reserve_for_s,
         version=PARSE_VERSION,
     )
+
+
+def page_of_job(
+    *,
+    fetch_id: str,
+    key: str,
+    asked_url: str,
+    url: str,
+    status: int,
+    content_type: str,
+    body: str,
+    is_truncated: bool,
+    fetched_at: str,
+    cuts: tuple[str, ...],
+    arrival: Arrival | None,
+) -> FetchedPage:
+    """Its record has the id of the fetch job; nothing in it is followed. `key` is how the store
+    knows it, if that is to hear that it was parsed."""
+    return FetchedPage(
+        visit=fetch_id,
+        crawl=NO_CRAWL,
+        key=key,
+        url=url,
+        depth=0,
+        status=status,
+        content_type=content_type,
+        robots_tag="",
+        obeys_nofollow=False,
+        is_truncated=is_truncated,
+        fetched_at=fetched_at,
+        body=body,
+        cuts=cuts,
+        arrival=arrival,
+        asked_url=asked_url,
+    )
+
+
+def pack_if_parsed(
+    body: bytes, status: int, content_type: str, cut: Cut | None, truncate_bytes: int
+) -> tuple[str, Cut | None]:
+    """And what was cut of it at last. An error page, or one that is not HTML, is recorded but not
+    parsed."""
+    is_parsed = status < 400 and is_html(content_type)
+    packed, is_cut = pack_page(body if is_parsed else b"", truncate_bytes)
+    return packed, Cut.PARSE_LIMIT if is_cut else cut
 
 
 def pack_page(body: bytes, truncate_bytes: int) -> tuple[str, bool]:

@@ -82,7 +82,9 @@ def _run(spec: ChildSpec, parent: Connection) -> int:
 
 
 async def _work(spec: ChildSpec, parent: Connection) -> int:
-    process = WorkerProcess(spec.settings, spec.group, spec.connections, parent, spec.held)
+    process = WorkerProcess(
+        spec.settings, spec.group, spec.connections, parent, spec.held, spec.process_id
+    )
     is_clean = await process.run()
     exit_code = exits.STOPPED_BY_SERVER if process.is_stopped_by_server else exits.CLEAN
     if not is_clean:

@@ -18,6 +18,7 @@ from manyhands.worker.service.families import (
     DURATION_BOUNDS_S,
     family,
     filled,
+    of_each,
     of_histogram,
     single,
 )
@@ -79,49 +80,35 @@ FAMILIES = (
 
 
 class ProcessFigures:
-    """State: only the loop's lag, which each snapshot resets. `more` are the figures of its stages'
-    services."""
+    """State: only the loop's lag, which each snapshot resets. `more` are those of its intake and
+    its sinks."""
 
     def __init__(
         self,
         jobs: JobFigures,
-        source: FaktorySource,
+        slots: int,
         consumer: Consumer,
-        dialer: Dialer,
         lag: LoopLag,
         more: Callable[[], Iterable[Family]] = tuple,
     ) -> None:
         self._jobs = jobs
+        self._slots = slots
         self._more = more
-        self._source = source
         self._consumer = consumer
-        self._dialer = dialer
         self._lag = lag
 
     def snapshot(self) -> Figures:
         return Figures(
             [
                 *job_families(self._jobs),
-                *stage_families(self._source.stages),
-                *self._own_families(),
+                single(SLOTS, self._slots),
+                single(IN_HAND, len(self._consumer.in_hand)),
+                single(COPIES, self._consumer.copies_seen),
                 *system_families(),
                 lag_family(self._lag.take()),
                 *self._more(),
             ]
         )
-
-    def _own_families(self) -> Iterable[Family]:
-        source, consumer = self._source, self._consumer
-        round_trips_s = (stage.window.round_trip_s for stage in source.stages)
-        yield single(SLOTS, source.slots)
-        yield single(IN_HAND, len(consumer.in_hand))
-        yield single(HELD_BYTES, source.held_bytes)
-        yield single(COPIES, consumer.copies_seen)
-        yield single(COMMITS_PENDING, source.results.unanswered)
-        yield single(COMMITS_FAILED, source.results.given_up)
-        yield single(ROUND_TRIP, max(round_trips_s, default=0.0))
-        yield single(RECONNECTS, self._dialer.lost)
-        yield single(CONNECT_FAILURES, self._dialer.failed)
 
 
 def job_families(jobs: JobFigures) -> Iterable[Family]:
@@ -140,17 +127,25 @@ def job_families(jobs: JobFigures) -> Iterable[Family]:
 
 
 def stage_families(stages: Sequence[StageLanes]) -> Iterable[Family]:
-    windows = {stage.stage.name: stage.window for stage in stages}
-    for made, field in (
+    return of_each(
+        {(stage.stage.name,): stage.window for stage in stages},
         (STAGE_JOBS, "ended"),
         (STAGE_ACTIVE, "running"),
         (STAGE_SLOTS, "slots"),
         (STAGE_FETCHES, "outstanding"),
         (STAGE_WINDOW, "size"),
         (STAGE_LANES, "lanes"),
-    ):
-        samples = [Sample([name], getattr(window, field)) for name, window in windows.items()]
-        yield filled(made, samples)
+    )
+
+
+def faktory_families(source: FaktorySource, dialer: Dialer) -> Iterable[Family]:
+    round_trips_s = (stage.window.round_trip_s for stage in source.stages)
+    yield single(HELD_BYTES, source.held_bytes)
+    yield single(COMMITS_PENDING, source.results.unanswered)
+    yield single(COMMITS_FAILED, source.results.given_up)
+    yield single(ROUND_TRIP, max(round_trips_s, default=0.0))
+    yield single(RECONNECTS, dialer.lost)
+    yield single(CONNECT_FAILURES, dialer.failed)
 
 
 def system_families() -> Iterable[Family]:

@@ -1,6 +1,6 @@
 """Makes the metric families of a process. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -27,6 +27,18 @@ def filled(empty: Family, samples: list[Sample]) -> Family:
 
 def single(empty: Family, value: float) -> Family:
     return filled(empty, [Sample([], value)])
+
+
+def of_each(
+    things: Mapping[tuple[str, ...], object], *families: tuple[Family, str]
+) -> Iterable[Family]:
+    """A sample of each thing in each family: the attribute of that name, unless it is None. The
+    keys are the labels' values."""
+    for made, field in families:
+        values = ((labels, getattr(thing, field)) for labels, thing in things.items())
+        yield filled(
+            made, [Sample([*labels], value) for labels, value in values if value is not None]
+        )
 
 
 def of_histogram(labels: list[str], histogram: Histogram) -> Sample:

@@ -1,3 +1,6 @@
 """Which sections of the settings a worker reads."""
 
-SECTIONS = ("faktory", "worker", "crawl", "fetch", "allow", "sinks", "warc", "pressure", "stages")
+SECTIONS = (
+    *("faktory", "worker", "kafka", "crawl", "fetch", "allow", "sinks", "warc", "pressure"),
+    "stages",
+)

@@ -19,6 +19,7 @@ OWN = {
     "jsonl": ("manyhands.worker.sinks.files.jsonl", "JsonlSink", "worker"),
     "warc": ("manyhands.worker.sinks.files.warc", "WarcSink", "warc"),
     "parquet": ("manyhands.worker.sinks.files.parquet", "ParquetSink", "parquet"),
+    "markdown": ("manyhands.worker.sinks.files.markdown", "MarkdownSink", "worker"),
     "postgres": ("manyhands.worker.sinks.servers.postgres", "PostgresSink", "postgres"),
     "elasticsearch": (
         "manyhands.worker.sinks.servers.elasticsearch",

@@ -18,6 +18,8 @@ from manyhands.shared.jobs import check_queue_name
 from manyhands.shared.urls import FETCH_QUEUE, shard_queues
 
 MAX_WEIGHT = 100
+# From the queues of shards: jobs of one shard that come together share a transaction of its store.
+FETCHES_IN_A_ROW = 16
 ALL_SHARDS = f"{FETCH_QUEUE}.*"
 # Those of crawls have the tag of a store in their names: the stage's service names them.
 _QUEUES_OF_ALL: dict[str, Callable[[int], list[str]]] = {
@@ -40,9 +42,11 @@ class Entry:
 
 @dataclass(slots=True, frozen=True)
 class QueueOrder:
-    """Entries with weights; all weights None means strict order."""
+    """Entries with weights; all weights None means strict order. An order is kept for so many
+    FETCHes."""
 
     entries: tuple[Entry, ...]
+    kept_for: int = 1
 
     @classmethod
     def parse(cls, text: str, shards: int) -> Self:
@@ -61,7 +65,7 @@ class QueueOrder:
     @classmethod
     def in_turns(cls, names: Sequence[str]) -> Self:
         """One entry: each queue is first as often as any other."""
-        return cls((Entry(tuple(names), None),))
+        return cls((Entry(tuple(names), None),), kept_for=FETCHES_IN_A_ROW)
 
     @property
     def names(self) -> list[str]:
@@ -80,7 +84,8 @@ class QueueOrder:
         if len(self.names) == len(self.entries):
             return cycle([codec.fetch(names) for names in self.rounds()])
         # Made one by one: with many shards, all orders together would fill the memory.
-        return map(codec.fetch, self._endless_rounds(self._heads()))
+        lines = map(codec.fetch, self._endless_rounds(self._heads()))
+        return (line for line in lines for _ in range(self.kept_for))
 
     @property
     def _is_strict(self) -> bool:

@@ -74,10 +74,16 @@ PACE = family(
     "Share of its slots that back-pressure leaves the stage: 1 is all, 0 is none",
     *("process_type", "stage"),
 )
+PRESSURE = family(
+    "stage_pressure_events_total",
+    "counter",
+    "How often back-pressure has slowed the stage, stopped it, and let it go on freely",
+    *("stage", "state"),
+)
 # All that the supervisor reports; `figures.FAMILIES` come from its processes.
 FAMILIES = (
     *(READY, SERVER_UP, START_TIME, ROLLS, MEMORY_LIMIT, CHILDREN, RESTARTS, HANGS),
-    *(CRASH_LOOPING, SILENCE, QUEUE_DEPTH, QUEUE_LAG, PACE),
+    *(CRASH_LOOPING, SILENCE, QUEUE_DEPTH, QUEUE_LAG, PACE, PRESSURE),
 )
 # Of two children in one slot the larger value counts, not the sum.
 NOT_ADDED = {ROUND_TRIP.name, MAX_FDS.name, LOOP_LAG.name, SILENCE.name, OLDEST.name}
@@ -121,13 +127,18 @@ class Totals:
 
 class ServiceMetrics:
     """A `FiguresKeeper`. State: the last figures of each living child, the counts of dead ones, and
-    the rate of each stage of a child between its last two figures."""
+    the rate of each stage of a child between its last two figures, and who tells more."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._live: dict[tuple[str, str, int], tuple[float, Figures]] = {}
         self._rates: dict[tuple[str, str, int], dict[str, float]] = {}
         self._past = Totals()
+        self._more: list[Callable[[], Iterable[Family]]] = []
+
+    def tells_also(self, families: Callable[[], Iterable[Family]]) -> None:
+        """What another part of the supervisor counts."""
+        self._more.append(families)
 
     def keep(self, process_type: str, process_id: str, incarnation: int, figures: Figures) -> None:
         key = process_type, process_id, incarnation
@@ -156,8 +167,15 @@ class ServiceMetrics:
     def text(self, status: ServiceStatus) -> bytes:
         """In Prometheus' text format."""
         registry = CollectorRegistry()
-        registry.register(_Given([*self._process_metrics(), *map(_own_metric, own(status))]))
+        registry.register(
+            _Given([*self._process_metrics(), *map(_own_metric, self._supervisors(status))])
+        )
         return generate_latest(registry)
+
+    def _supervisors(self, status: ServiceStatus) -> Iterable[Family]:
+        yield from own(status)
+        for more in self._more:
+            yield from more()
 
     def _process_metrics(self) -> Iterable[Metric]:
         totals = Totals()
@@ -210,6 +228,14 @@ def _stages(status: ServiceStatus) -> Iterable[Family]:
     summaries = summarize_stages(status)
     yield filled(
         PACE, [Sample([summary.process_type, summary.name], summary.pace) for summary in summaries]
+    )
+    yield filled(
+        PRESSURE,
+        [
+            Sample([stage, state], count)
+            for stage, events in status.pressure_events.items()
+            for state, count in events.items()
+        ],
     )
     for empty, field in ((QUEUE_DEPTH, "queue_depth"), (QUEUE_LAG, "queue_lag_s")):
         values = [

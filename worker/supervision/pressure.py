@@ -8,6 +8,7 @@ one check a second does not make it swing. It has no step, and a trickle remains
 limit.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -69,10 +70,12 @@ def pace_for(jobs: int, size_bytes: float | None, limits: Limits) -> float:
 
 
 class Pressure:
-    """Called once a second. State: the last logged state of each stage."""
+    """Called once a second. State: the last logged state of each stage, and how often each was
+    entered."""
 
     def __init__(self, limits: Limits) -> None:
         self.states: dict[str, State] = {}
+        self.entered: dict[str, Counter[str]] = {}
         self._limits = limits
 
     def paces(
@@ -95,7 +98,9 @@ class Pressure:
             before = self.states.get(stage, State.FREE)
             state = _next_state(before, _fill(jobs, size_bytes, self._limits))
             self.states[stage] = state
+            entered = self.entered.setdefault(stage, Counter(dict.fromkeys(map(str, State), 0)))
             if state is not before:
+                entered[str(state)] += 1
                 event = PressureEvent(stage, state, queue, jobs, size_bytes, paces[stage])
                 events.append(event)
         return paces, events

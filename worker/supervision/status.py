@@ -2,7 +2,7 @@
 metrics. Pure: structs only, filled by worker/supervision/supervisor.py."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -109,6 +109,8 @@ class ServiceStatus:
     rolls: int = 0
     # A sentence about each shard of the crawls whose file is damaged.
     damaged_shards: Sequence[str] = ()
+    # By stage and state: how often back-pressure has slowed it, stopped it and let it go again.
+    pressure_events: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 class FiguresKeeper(Protocol):

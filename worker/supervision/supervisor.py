@@ -13,6 +13,7 @@ from dataclasses import replace
 from manyhands.shared.crawl.claim import are_fetch_queues
 from manyhands.shared.crawl.store.opening import store_at
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.kafka import kafka_place
 from manyhands.shared.logs import get_logger
 from manyhands.shared.settings import Settings
 from manyhands.worker.process.fork_safety import SIGNALS
@@ -149,6 +150,7 @@ class Supervisor:
             events=list(self._service.events.events),
             damaged_shards=self._store.damaged_shards() if self._store is not None else (),
             rolls=self._rolls,
+            pressure_events=self._pressure.entered,
         )
 
     # Signals
@@ -356,7 +358,7 @@ class Supervisor:
         """With the first child that is ready: before that there are no queues to ask about, and the
         child has reported by then what is wrong with the server."""
         self._child_is_ready.set()
-        if self._connection is None:
+        if self._connection is None and not self._settings.worker.source:
             self._connection = self._tasks.create_task(self._server.run(), name="server")
 
     def _children(self) -> list[ChildHandle]:
@@ -372,12 +374,16 @@ class Supervisor:
                 child_type=group.name,
                 processes=group.processes,
                 connections=self._service.connections,
-                server=str(self._server.address),
+                server=self._where_jobs_come_from(),
                 start_method=self._settings.worker.start_method,
             )
         needed = descriptors_needed(self._groups, self._service.connections)
         if warning := raise_descriptor_limit(needed):
             self._tell(warning, "warning")
+
+    def _where_jobs_come_from(self) -> str:
+        source = self._settings.worker.source
+        return str(kafka_place(source, "WORKER_SOURCE") if source else self._server.address)
 
     def _tell(self, what: str, level: str = "info", **fields: object) -> None:
         getattr(self._log, level)(what, **fields)

@@ -32,7 +32,12 @@ from loadtest.lib.progress import run_steps
 from loadtest.lib.runs import SideRun, Step, in_turns
 from loadtest.web.synthetic_web import build_web
 
-PACKAGES = {"Scrapy": "scrapy", "Twisted": "twisted", "uvloop": "uvloop"}
+PACKAGES = {
+    "Scrapy": "scrapy",
+    "trafilatura": "trafilatura",
+    "Twisted": "twisted",
+    "uvloop": "uvloop",
+}
 
 
 def plan_crawl(
@@ -95,7 +100,8 @@ BENCHMARK = Benchmark(
     cells=Cells(
         default=CELLS,
         read=parse_crawl_cells,
-        help="some of plain20,stores20,tls138,scaling/1,scaling/2,scaling/3 (scaling: all three)",
+        help="some of plain20,stores20,tls138,records/20,records/138,scaling/1,scaling/2,scaling/3 "
+        "(records, scaling: all of them)",
     ),
     options=(
         Option("--peers", "Scrapy and Colly with TLS, too"),

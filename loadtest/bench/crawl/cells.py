@@ -14,9 +14,23 @@ OUR_SIDES = {
     POSTGRES: "Manyhands on PostgreSQL",
     POSTGRES_AWAY: f"Manyhands on PostgreSQL, {AWAY_MS:g} ms away",
 }
+# The same with records of its pages in a file, of these fields.
+LINKS_ALONE = "links"
+FIELDS = {
+    LINKS_ALONE: ("links",),
+    "default": ("default",),
+    "markdown": ("default", "markdown"),
+}
+SCRAPY_TEXT = "scrapy_text"
+RECORDING = {
+    LINKS_ALONE: "Manyhands, links alone",
+    "default": "Manyhands, the default record",
+    "markdown": "Manyhands, the default record and Markdown",
+    SCRAPY_TEXT: "Scrapy with trafilatura",
+}
 # Ours first; a ratio is ours to each of the others.
 PEERS = {"scrapy": "Scrapy", "colly": "Colly"}
-SIDES = OUR_SIDES | PEERS
+SIDES = OUR_SIDES | PEERS | RECORDING
 PARSE_STAGE = "parse:1x40"
 CONCURRENCY = 100
 DUPLICATE_SHARE = 0.45
@@ -88,6 +102,9 @@ TLS = CrawlCell(
         closes=True,
     ),
 )
+# Scrapy needs some 30 ms for the text of one of 138 KB.
+PLAIN_RECORDS = replace(PLAIN.with_pages(5000), kind="records", key="records/20")
+TLS_RECORDS = replace(TLS.with_pages(1500), kind="records", key="records/138")
 
 
 def scaling(processes: int) -> CrawlCell:
@@ -108,7 +125,8 @@ def scaling(processes: int) -> CrawlCell:
 
 
 SCALING = tuple(scaling(processes) for processes in PROCESSES)
-CELLS = (PLAIN, STORES, TLS, *SCALING)
+RECORDS = (PLAIN_RECORDS, TLS_RECORDS)
+CELLS = (PLAIN, STORES, TLS, *RECORDS, *SCALING)
 # What two revisions are compared by.
 AGAINST = (PLAIN, TLS)
 # The crawl of `plain20` once more, slowed down by being looked at: only shares count.
@@ -120,6 +138,8 @@ def sides_of(cell: CrawlCell, *, with_peers: bool) -> list[str]:
     """Who crawls a cell; `with_peers`: the others also where they are not needed for a target."""
     if cell.kind == STORES.kind:
         return list(OUR_SIDES)
+    if cell.kind == RECORDS[0].kind:
+        return list(RECORDING)
     has_peers = cell.kind == PLAIN.kind or (with_peers and cell.kind == TLS.kind)
     return [OURS, *PEERS] if has_peers else [OURS]
 

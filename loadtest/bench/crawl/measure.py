@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 
 from devservers.processes import StartError
-from loadtest.bench.crawl.cells import NATIVE_PROFILE, PYTHON_PROFILE, CrawlCell
+from loadtest.bench.crawl.cells import NATIVE_PROFILE, PYTHON_PROFILE, RECORDING, CrawlCell
 from loadtest.bench.crawl.figures import Visited, check_coverage, manners, steady_means
 from loadtest.bench.crawl.peers import PeerCrawler, colly, scrapy
 from loadtest.bench.crawl.profiles import Shares, native_profile, python_profile, python_settings
+from loadtest.bench.crawl.recording import crawl_and_record
 from loadtest.bench.crawl.run import Beside, Crawled, check_perfect, crawl_service
 from loadtest.bench.crawl.states import State, state_of
 from loadtest.lib.errors import RunError
@@ -45,6 +46,8 @@ def _values(cell: CrawlCell, side: str) -> Values:
     with SyntheticWeb(cell.web) as web:
         if side in PEERS:
             return _peer_values(web, cell, PEERS[side]())
+        if side in RECORDING:
+            return crawl_and_record(web, cell, side)
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
             if cell.kind == PYTHON_PROFILE.kind:

@@ -66,6 +66,18 @@ def scrapy() -> PeerCrawler:
     )
 
 
+def scrapy_with_text(records: Path) -> PeerCrawler:
+    """What is found of each page is an item in this file."""
+    script = str(PEERS / "scrapy_crawl.py")
+    return PeerCrawler(
+        "scrapy_text",
+        "Scrapy with trafilatura",
+        lambda delay_s: [
+            *(sys.executable, script, "--delay", str(delay_s), "--records", str(records)),
+        ],
+    )
+
+
 def colly() -> PeerCrawler:
     """Built first; a second call is quick. Its delay is that of a slot, it has none for a host."""
     program = build_go(CACHE / "go_colly" / "peer", PEERS / "go_colly")

@@ -18,6 +18,7 @@ from loadtest.bench.crawl.cells import (
     PLAIN,
     POSTGRES,
     PYTHON_PROFILE,
+    RECORDS,
     SCALING,
     SIDES,
     STORES,
@@ -25,6 +26,12 @@ from loadtest.bench.crawl.cells import (
     CrawlCell,
 )
 from loadtest.bench.crawl.profiles import LOOKED_AT, OF_LIBRARY, by_process
+from loadtest.bench.crawl.record_report import (
+    COST,
+    MOST,
+    of_links_alone,
+    record_lines,
+)
 from loadtest.lib.document import failed_lines, head_lines, machine_lines, write_document
 from loadtest.lib.figures import MIB, Figure
 from loadtest.lib.plot import Bar, Group, bars_of, draw
@@ -164,6 +171,15 @@ TARGETS: tuple[Target[CrawlReport], ...] = (
     ),
     *(
         Target(
+            f"{cell.title}: {SIDES[side]}, at most {most:g} × the CPU time of links alone",
+            partial(of_links_alone, cell, side),
+            most=most,
+        )
+        for cell in RECORDS
+        for side, most in MOST.items()
+    ),
+    *(
+        Target(
             f"{cell.title}, 500 ms origin: at least {LEAST_OF_LINEAR:g} × linear",
             partial(_of_linear, cell),
             least=LEAST_OF_LINEAR,
@@ -185,7 +201,7 @@ def crawl_outcome(run: SideRun) -> str:
         return f"crawl: {share * 100:.0f} % in {label}"
     words = [
         f"{run.values[figure.name] / figure.per_unit:,.{figure.digits}f} {figure.title}"
-        for figure in (RATE, STEADY, PER_CPU, *CRAWLED)
+        for figure in (RATE, COST, STEADY, PER_CPU, *CRAWLED)
         if figure.name in run.values
     ]
     return ", ".join(words)
@@ -194,9 +210,19 @@ def crawl_outcome(run: SideRun) -> str:
 def print_crawl_report(console: Console, report: CrawlReport) -> None:
     table = terminal_table(SHORT_COLUMNS, wraps_first=True)
     for cell in _measured(report):
+        if cell.kind == RECORDS[0].kind:
+            continue
         for side in _sides(report, cell):
             table.add_row(*_short_row(report, cell, side))
     console.print(table, "")
+    for cell in report.cells:
+        if cell.kind == RECORDS[0].kind:
+            for side in _sides(report, cell):
+                times = spread_text(of_links_alone(cell, side, report), 2)
+                cost = report.shown(cell, side, COST)
+                console.print(
+                    f"{cell.key}, {SIDES[side]}: {cost} {COST.title}, {times} x links alone"
+                )
     print_verdicts(console, verdict_rows(report))
     print_failed(console, report.errors, lambda run: SIDES[run.side])
 
@@ -224,6 +250,8 @@ def crawl_markdown(report: CrawlReport) -> str:
     for cell in report.cells:
         if cell.kind in (PLAIN.kind, STORES.kind, TLS.kind):
             lines += _comparison_lines(report, cell)
+        elif cell.kind == RECORDS[0].kind:
+            lines += record_lines(report, cell)
     lines += _scaling_lines(report)
     lines += _cost_lines(report)
     lines += _python_lines(report)
@@ -335,7 +363,12 @@ def write_crawl_report(report: CrawlReport, directory: Path) -> None:
     groups = [
         Group(f"{cell.title}, pages per CPU-second", _bars(report, cell, PER_CPU))
         for cell in _measured(report)
-        if cell.kind != SCALING[0].kind
+        if cell.kind not in (SCALING[0].kind, RECORDS[0].kind)
+    ]
+    groups += [
+        Group(f"records, {cell.title}, CPU µs per page", _bars(report, cell, COST))
+        for cell in report.cells
+        if cell.kind == RECORDS[0].kind
     ]
     groups += [
         Group(f"{cell.title}, 500 ms origin, pages/s", _bars(report, cell, STEADY))

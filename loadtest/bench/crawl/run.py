@@ -22,7 +22,7 @@ from loadtest.lib.worker_service import start_worker
 from loadtest.web.oracle import coverage
 from loadtest.web.politeness import judge
 from loadtest.web.synthetic_web import SyntheticWeb
-from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, ScopeSpec
+from manyhands.shared.crawl.spec import CrawlSpec, PolitenessSpec, RecordSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Layout, NewCrawl
 from manyhands.shared.crawl.store.opening import store_at
@@ -36,6 +36,7 @@ HANDLERS = "manyhands.worker.handlers.crawl,manyhands.worker.handlers.parse"
 MOST_DEPTH = 1000
 START_TIMEOUT_S = 60.0
 CRAWL_TIMEOUT_S = 600.0
+DEFAULT_RECORD = RecordSpec()
 # From the moment that all is ready: what a start leaves behind is done.
 SETTLE_S = 1.0
 LOOK_S = 0.1
@@ -67,13 +68,15 @@ class CrawlService:
     broker_pid: int
     workers: Child
 
-    def crawl(self, web: SyntheticWeb, beside: Beside) -> Crawled:
+    def crawl(
+        self, web: SyntheticWeb, beside: Beside, records: RecordSpec = DEFAULT_RECORD
+    ) -> Crawled:
         """All of it, from all front pages. Raises RunError if it does not complete."""
         roots = (self.broker_pid, self.workers.pid)
         roles = self._roles()
         with beside(roles):
             before = usage_of(roots, roles)
-            crawl = start_crawl(self.control, self.shards, web.seeds)
+            crawl = start_crawl(self.control, self.shards, web.seeds, records)
             looks = self._watch(crawl)
             ended_at_s = time.monotonic()
             used = usage_of(roots, roles).since(before)
@@ -170,12 +173,15 @@ def roles_of(broker_pid: int, supervisor_pid: int) -> dict[int, str]:
     return {broker_pid: "broker", supervisor_pid: "supervisor"} | children
 
 
-def start_crawl(control: ControlStore, shards: int, seeds: Sequence[str]) -> int:
+def start_crawl(
+    control: ControlStore, shards: int, seeds: Sequence[str], records: RecordSpec = DEFAULT_RECORD
+) -> int:
     """Written where the API would; its number."""
     spec = CrawlSpec(
         contact=CONTACT,
         scope=ScopeSpec(max_depth=MOST_DEPTH),
         politeness=PolitenessSpec(delay_s=0.0),
+        records=records,
     )
     crawl, _ = control.create_crawl(NewCrawl(spec), time.time())
     by_shard: dict[int, list[str]] = {}

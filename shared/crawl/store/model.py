@@ -37,7 +37,7 @@ class KeyConflict(ManyhandsError):
 class NewUrl(NamedTuple):
     """A URL to admit. `scope_name` is the host or domain that must be one of the crawl's seeds',
     or empty where nothing needs to be asked. `job` is what a fetch job was, see `crawl.fetch_jobs`;
-    empty for a URL of a crawl."""
+    empty for a URL of a crawl, which may have a `note` instead: what it was followed with."""
 
     key: bytes
     url: str
@@ -47,6 +47,7 @@ class NewUrl(NamedTuple):
     redirects: int = 0
     scope_name: str = ""
     job: str = ""
+    note: str = ""
 
 
 class Unique(NamedTuple):
@@ -89,10 +90,21 @@ class ClaimedUrl(NamedTuple):
     attempts: int
     # Of a fetch job: what it was.
     job: str = ""
+    # What it was followed with, JSON.
+    note: str = ""
 
     def put_back(self, reason: str = "") -> "Settled":
         """Queued again as it was; this spends no attempt."""
         return Settled(self.id, UrlState.QUEUED, 0, reason, attempts=self.attempts)
+
+
+class Claims(NamedTuple):
+    """URLs of one origin; without any, when the next one is due (None: never). `is_all`: the store
+    has no more that wait."""
+
+    urls: list[ClaimedUrl]
+    due_at: float | None
+    is_all: bool = False
 
 
 class Settled(NamedTuple):
@@ -108,6 +120,20 @@ class Settled(NamedTuple):
     size: int = 0
     attempts: int = 0
     not_before: float = 0.0
+
+
+class Unparsed(NamedTuple):
+    """A page that was fetched and came to nothing where it was parsed. It is queued again until
+    `not_before`; None: it has failed."""
+
+    key: bytes
+    url: str
+    status: int
+    reason: str
+    # More of it, for people: of one URL of all that have this reason.
+    detail: str
+    attempts: int
+    not_before: float | None
 
 
 @dataclass(slots=True)
@@ -194,6 +220,16 @@ class JobRow(NamedTuple):
     due_at: float
 
 
+class Due(NamedTuple):
+    """What of a crawl could be fetched at this moment: so many domains with a URL whose time has
+    come, the first of them at `since`. Of a domain one URL counts, because politeness lets no more
+    go at a time. URLs that an owner has in memory are told by itself."""
+
+    crawl: int
+    domains: int
+    since: float
+
+
 class EndedJob(NamedTuple):
     """A fetch job that brought no page, which its producer has not been told of."""
 
@@ -212,10 +248,17 @@ class ErrorGroup:
     sample_url: str
     first_at: float
     last_at: float
+    # More of what happened to that URL, such as a traceback.
+    detail: str = ""
 
 
 # Of a crawl, by what is said about its pages when they are parsed.
-PAGE_COUNTERS = ("feeds", "sitemaps", "sitemap_refused")
+PAGE_COUNTERS = (
+    *("feeds", "sitemaps", "sitemap_refused"),
+    # By page functions: pages without a record, records, links that were followed, and those that
+    # cannot be.
+    *("dropped", "emitted", "followed", "follow_refused"),
+)
 # Counters of one crawl in one shard, by name. Those of the URL states are kept by the store in the
 # transaction that changes the state; the others are added by the owner.
 STATE_COUNTERS = tuple(state.name.lower() for state in UrlState)
@@ -330,6 +373,8 @@ class Lease:
     owner: str
     epoch: int
     is_live: bool
+    # Its owner let it go; one that is neither live nor given back ran out.
+    is_given_back: bool = False
 
 
 # Among a member's figures: pages that were granted to it and are not counted in any store yet.
@@ -339,6 +384,10 @@ SHARDS_AWAY = "shards_away"
 # And how long the broker has not answered, and how much of the time it has work.
 BROKER_WAIT_MS = "broker_wait_ms"
 PROCESSOR_PERCENT = "processor_percent"
+# And, with the number of a crawl behind it, how many domains in its memory have a URL of that crawl
+# whose time has come, and for how long the first of them has waited.
+DUE = "due "
+LAG_MS = "lag_ms "
 # And, if a sink is slow, how long its oldest record waits, ms: its name is behind this.
 SLOW_SINK = "slow_sink_ms "
 

@@ -5,7 +5,9 @@ from manyhands.shared.crawl.store.model import NewUrl
 from manyhands.shared.urls import Url, registrable_domain
 
 
-def new_url(url: Url, depth: int, redirects: int = 0, scope_name: str = "") -> NewUrl:
+def new_url(
+    url: Url, depth: int, redirects: int = 0, scope_name: str = "", note: str = ""
+) -> NewUrl:
     return NewUrl(
         page_key(url),
         url.text,
@@ -14,4 +16,5 @@ def new_url(url: Url, depth: int, redirects: int = 0, scope_name: str = "") -> N
         depth,
         redirects,
         scope_name,
+        note=note,
     )

@@ -4,7 +4,7 @@ Everything is synchronous: an owner calls it from a separate thread, many change
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, Self, TypeVar
@@ -17,8 +17,10 @@ from manyhands.shared.crawl.store.model import (
     NO_FETCHES,
     Admitted,
     ClaimedUrl,
+    Claims,
     Crawl,
     DomainRule,
+    Due,
     EndedJob,
     ErrorGroup,
     Fetches,
@@ -36,6 +38,7 @@ from manyhands.shared.crawl.store.model import (
     StoredDomain,
     StoredOrigin,
     StoredRobots,
+    Unparsed,
     UrlRow,
 )
 
@@ -77,6 +80,11 @@ class ShardReader(Protocol):
     def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
         """The fetch jobs of these keys that are here."""
 
+    def due(self, crawls: Sequence[int], now: float, *, is_owned: bool) -> list[Due]:
+        """Of these crawls. What an owner has in memory counts only where there is no owner. Not
+        more than `schema_words.MOST_DUE` domains are looked at, those that have waited longest,
+        and not more than `MOST_DUE_ORIGINS` hosts of each: it is asked all the time."""
+
     def close(self) -> None: ...
 
 
@@ -115,9 +123,9 @@ class ShardStore(ShardReader, Protocol):
         until it is given up by `put_domain`. Origins: only those with URLs waiting, at most 100
         of a domain, the earliest first."""
 
-    def take_domain(self, name: str) -> StoredDomain | None:
-        """That domain, whether it was taken before or not: after new URLs were admitted to it.
-        None when it has no URLs waiting."""
+    def take_named(self, names: Collection[str]) -> list[StoredDomain]:
+        """These domains, whether they were taken before or not: after new URLs were admitted to
+        them. Without those that have no URLs waiting."""
 
     def taken_domains(self) -> list[StoredDomain]:
         """Those that were not given up, as far as they have URLs waiting."""
@@ -134,15 +142,10 @@ class ShardStore(ShardReader, Protocol):
         """Take URLs that may be fetched now: those that never were first, in order of arrival."""
 
     def claim_each(
-        self, wanted: Mapping[int, int], crawl: int, now: float
-    ) -> dict[int, list[ClaimedUrl]]:
-        """The same for many origins, with how many are wanted of each."""
-
-    def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
-        """The earliest `not_before` of its queued URLs of these crawls; None: there are none."""
-
-    def due_at_each(self, origins: Collection[int], crawls: Collection[int]) -> dict[int, float]:
-        """The same for many origins, without those that have none."""
+        self, wanted: Mapping[int, int], crawls: Sequence[int], now: float
+    ) -> dict[int, Claims]:
+        """The same for many origins, with how many are wanted of each: a share for each of the
+        crawls; what one leaves goes to the next."""
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
         """Of rows that are CLAIMED by this epoch; others are left as they are. Final states add
@@ -151,6 +154,9 @@ class ShardStore(ShardReader, Protocol):
     def parsed(self, crawl: int, keys: Sequence[bytes], now: float) -> list[int]:
         """PARSING, CLAIMED or QUEUED becomes DONE; the places of those that were in one of these.
         A page that was fetched for an owner that died is queued again until its parse answers."""
+
+    def unparsed(self, crawl: int, pages: Sequence[Unparsed], now: float) -> list[int]:
+        """The same for pages that came to nothing: to FAILED, or QUEUED again."""
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         """Queue again what has been PARSING since before then, with one more attempt; fail it
@@ -199,7 +205,8 @@ class ShardStore(ShardReader, Protocol):
 
     # Robots
 
-    def robots(self, origin: str) -> StoredRobots | None: ...
+    def robots(self, origins: Collection[str]) -> dict[str, StoredRobots]:
+        """Those that are kept, by origin."""
 
     def keep_robots(self, origin: str, robots: StoredRobots) -> None: ...
 
@@ -208,18 +215,18 @@ class ShardStore(ShardReader, Protocol):
 
     # Links for other shards
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        """Keep a batch of links until its shard has it."""
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        """Keep batches of links, each with its target, until their shards have them."""
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         """Those with a number beyond what `after` says of their target (0: all)."""
 
-    def delivered(self, target: int, up_to: int) -> None:
-        """That shard has everything up to this number: forget it."""
+    def delivered(self, up_to: Mapping[int, int]) -> None:
+        """These shards have everything up to these numbers: forget it."""
 
-    def receive(self, source: int, sequence: int) -> bool:
-        """Note a batch from another shard; False when it was here before. Called in the
-        transaction that admits its links."""
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        """Note batches from other shards, by source and number; the places of those that were not
+        here before. Called in the transaction that admits their links."""
 
 
 class ControlStore(Protocol):
@@ -415,6 +422,17 @@ class ShardReaders(Protocol):
     def jobs(self, layout: Layout, keys: Sequence[bytes]) -> list[JobRow]:
         return [job for _, reader in self.each(layout) for job in reader.jobs(keys)]
 
+    def due(
+        self, layout: Layout, crawls: Sequence[int], now: float, owned: Container[int]
+    ) -> list[Due]:
+        """A crawl comes as often as shards have something of it. `owned` are the shards that have
+        an owner."""
+        return [
+            due
+            for shard, reader in self.each(layout)
+            for due in reader.due(crawls, now, is_owned=shard in owned)
+        ]
+
     def received(
         self, layout: Layout, wanted: Mapping[int, Collection[int]]
     ) -> dict[int, dict[int, int]]:
@@ -445,7 +463,8 @@ class Store(Protocol):
 
     @property
     def writers(self) -> int:
-        """How many shards of a process are worth being written side by side, in each place."""
+        """How many shards of a process are worth being written side by side, in each place; known
+        from `open_control` on."""
 
     @property
     def gather_s(self) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import COUNTERS, JobRow, UrlRow
+from manyhands.shared.crawl.store.model import COUNTERS, ErrorGroup, JobRow, UrlRow
 
 
 def counters_of_rows(rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
@@ -16,6 +16,12 @@ def counters_of_rows(rows: Iterable[tuple[Any, ...]]) -> dict[str, int]:
 def url_of_row(row: Sequence[Any]) -> UrlRow:
     number, url, state, *rest = row
     return UrlRow(number, url, UrlState(state), *rest)
+
+
+def error_of_row(row: Sequence[Any]) -> ErrorGroup:
+    reason, count, sample, first_at, last_at = row
+    url, _, detail = sample.partition("\n")
+    return ErrorGroup(reason, count, url, first_at, last_at, detail)
 
 
 def job_of_row(row: Sequence[Any]) -> JobRow:

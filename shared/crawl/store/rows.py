@@ -10,6 +10,7 @@ from typing import Protocol
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
+    ClaimedUrl,
     FirstJob,
     LastOwner,
     NewUrl,
@@ -94,8 +95,8 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
     def due_domains(self, due_by: float, limit: int) -> list[StoredDomain]:
         """With URLs waiting, and taken by nobody."""
 
-    def domain_named(self, name: str) -> list[StoredDomain]:
-        """None or one, with URLs waiting."""
+    def domains_named(self, names: Collection[str]) -> list[StoredDomain]:
+        """With URLs waiting."""
 
     def taken(self) -> list[StoredDomain]:
         """With URLs waiting."""
@@ -110,16 +111,13 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
 
     # URLs
 
-    def claimable(
-        self, crawl: int, wanted: Mapping[int, int], now: float
-    ) -> list[tuple[int, int, bytes, str, int, int, int, str]]:
-        """Up to so many of each of these origins: origin, id, key, URL, depth, redirects,
-        attempts, job."""
+    def next_urls(
+        self, wanted: Mapping[int, int], crawls: Sequence[int]
+    ) -> list[tuple[int, float, ClaimedUrl]]:
+        """Up to so many of each of these origins and each of these crawls, the earliest first, due
+        or not: origin, not_before, what is claimed then."""
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None: ...
-
-    def due_at(self, crawls: Collection[int], origins: Collection[int]) -> dict[int, float]:
-        """When the next URL of these crawls is due, by origin; nothing for those without any."""
 
     def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
         """Of these, those that this epoch has claimed: id, crawl, origin, state, URL."""
@@ -177,17 +175,17 @@ class ShardRows(AdmissionRows, ShardReader, Protocol):
 
     # Robots and links: see protocol.ShardStore
 
-    def robots(self, origin: str) -> StoredRobots | None: ...
+    def robots(self, origins: Collection[str]) -> dict[str, StoredRobots]: ...
 
     def keep_robots(self, origin: str, robots: StoredRobots) -> None: ...
 
     def forget_robots(self, expired_before: float, most_bytes: int) -> None: ...
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing: ...
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None: ...
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]: ...
 
-    def forget_outgoing(self, target: int, up_to: int) -> dict[int, int]:
+    def forget_outgoing(self, up_to: Mapping[int, int]) -> dict[int, int]:
         """How many batches of which crawls."""
 
-    def receive(self, source: int, sequence: int) -> bool: ...
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]: ...

@@ -13,5 +13,8 @@ IS_ENDED_JOB = f"crawl = 0 AND state > {UrlState.PARSING:d}"
 IS_FORGETTABLE = f"{IS_ENDED_JOB} AND (job IS NULL OR state <= {UrlState.REDIRECTED:d})"
 # The delay of a domain that no owner has said one of: the default of a crawl.
 UNKNOWN_DELAY_S = 1.0
+# Most domains of a shard, and most hosts of one of them, among which it is looked for what is due.
+MOST_DUE = 100
+MOST_DUE_ORIGINS = 10
 # Of a domain that is given: those that can be fetched first.
 MOST_ORIGINS = 100

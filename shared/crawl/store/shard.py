@@ -1,8 +1,10 @@
 """What an owner does with a shard, whatever keeps its rows."""
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import ceil, inf
 from typing import TypeVar
 
 from manyhands.shared.crawl.messages import NO_CRAWL
@@ -15,6 +17,8 @@ from manyhands.shared.crawl.store.model import (
     STATE_COUNTERS,
     Admitted,
     ClaimedUrl,
+    Claims,
+    Due,
     EndedJob,
     ErrorGroup,
     Fetches,
@@ -26,6 +30,7 @@ from manyhands.shared.crawl.store.model import (
     StoredDomain,
     StoredOrigin,
     StoredRobots,
+    Unparsed,
     UrlRow,
 )
 from manyhands.shared.crawl.store.rows import SettledRow, ShardRows, WaitingRow
@@ -118,6 +123,10 @@ class Shard:
         self._write_tally()
         return self._rows.put_off_of(crawl, now, limit)
 
+    def due(self, crawls: Sequence[int], now: float, *, is_owned: bool) -> list[Due]:
+        self._write_tally()
+        return self._rows.due(crawls, now, is_owned=is_owned)
+
     # Frontier
 
     def admit(
@@ -136,10 +145,9 @@ class Shard:
         self._write_tally()
         return self._take(self._rows.due_domains(due_by, limit))
 
-    def take_domain(self, name: str) -> StoredDomain | None:
+    def take_named(self, names: Collection[str]) -> list[StoredDomain]:
         self._write_tally()
-        found = self._take(self._rows.domain_named(name))
-        return found[0] if found else None
+        return self._take(self._rows.domains_named(names))
 
     def taken_domains(self) -> list[StoredDomain]:
         self._write_tally()
@@ -155,30 +163,37 @@ class Shard:
         self._tally.origins[origin_id] = (ready_at, notes)
 
     def claim(self, origin_id: int, crawl: int, now: float, limit: int) -> list[ClaimedUrl]:
-        return self.claim_each({origin_id: limit}, crawl, now)[origin_id]
+        return self.claim_each({origin_id: limit}, [crawl], now)[origin_id].urls
 
     def claim_each(
-        self, wanted: Mapping[int, int], crawl: int, now: float
-    ) -> dict[int, list[ClaimedUrl]]:
-        found: dict[int, list[ClaimedUrl]] = {origin: [] for origin in wanted}
-        for origin, number, key, url, depth, redirects, attempts, job in self._rows.claimable(
-            crawl, wanted, now
-        ):
-            claimed = ClaimedUrl(number, crawl, key, url, depth, redirects, attempts, job)
-            found[origin].append(claimed)
-        ids = [one.id for urls in found.values() for one in urls]
-        if ids:
-            self._rows.mark_claimed(ids, self._epoch, now)
-        for origin, urls in found.items():
-            if urls:
-                self._tally.move(crawl, origin, UrlState.QUEUED, UrlState.CLAIMED, len(urls))
-        return found
+        self, wanted: Mapping[int, int], crawls: Sequence[int], now: float
+    ) -> dict[int, Claims]:
+        ready: defaultdict[tuple[int, int], list[ClaimedUrl]] = defaultdict(list)
+        due_at: dict[int, float] = {}
+        rows = self._rows.next_urls(wanted, crawls) if wanted and crawls else []
+        for origin, not_before, url in rows:
+            if not_before <= now:
+                ready[origin, url.crawl].append(url)
+            else:
+                due_at[origin] = min(not_before, due_at.get(origin, inf))
+        claims = {}
+        for origin, most in wanted.items():
+            urls: list[ClaimedUrl] = []
+            for place, crawl in enumerate(crawls):
+                share = ceil((most - len(urls)) / (len(crawls) - place))
+                urls += ready[origin, crawl][:share]
+            is_all = len(urls) < most and origin not in due_at
+            is_all = is_all and len(urls) == sum(len(ready[origin, crawl]) for crawl in crawls)
+            claims[origin] = Claims(urls, None if urls else due_at.get(origin), is_all)
+        self._mark_claimed(claims, now)
+        return claims
 
-    def due_at(self, origin_id: int, crawls: Collection[int]) -> float | None:
-        return self.due_at_each([origin_id], crawls).get(origin_id)
-
-    def due_at_each(self, origins: Collection[int], crawls: Collection[int]) -> dict[int, float]:
-        return self._rows.due_at(crawls, origins) if origins and crawls else {}
+    def _mark_claimed(self, claims: Mapping[int, Claims], now: float) -> None:
+        claimed = [(origin, url) for origin, one in claims.items() for url in one.urls]
+        if claimed:
+            self._rows.mark_claimed([url.id for _, url in claimed], self._epoch, now)
+        for origin, url in claimed:
+            self._tally.move(url.crawl, origin, UrlState.QUEUED, UrlState.CLAIMED)
 
     def settle(self, settled: Sequence[Settled], now: float) -> None:
         for one in settled:
@@ -217,26 +232,54 @@ class Shard:
             raise ValueError(f"a key has {KEY_BYTES} bytes")
         done: dict[int, int] = {}
         settled: list[SettledRow] = []
-        for place, number, state, origin, epoch, reason in self._rows.of_keys(crawl, keys):
-            if not UrlState(state).is_pending or number in done:
-                continue
+        for place, number, origin, state, one in self._answered(crawl, keys):
             done[number] = place
-            self._tally.move(crawl, origin, UrlState(state), UrlState.DONE)
-            was_lost = state == UrlState.QUEUED and reason == LOST
-            if state != UrlState.PARSING and not was_lost:
-                # What is PARSING was counted then, and so was what seemed lost there.
-                self._tally.count(crawl, "pages", 1)
-            if state == UrlState.CLAIMED:
-                one = self._parsing.pop(number, None) if epoch == self._epoch else None
-                if one is not None:
-                    self._tally.count(crawl, "bytes", one.size)
-                    settled.append((number, UrlState.DONE, one.status, "", one.attempts, 0))
+            self._tally.move(crawl, origin, state, UrlState.DONE)
+            if one is not None:
+                settled.append((number, UrlState.DONE, one.status, "", one.attempts, 0))
         if settled:
             self._rows.write_settled(settled, now)
         others = list(done.keys() - {row[0] for row in settled})
         if others:
             self._rows.mark_done(others, now)
         return list(done.values())
+
+    def unparsed(self, crawl: int, pages: Sequence[Unparsed], now: float) -> list[int]:
+        settled: list[SettledRow] = []
+        places = []
+        for place, number, origin, state, _ in self._answered(crawl, [page.key for page in pages]):
+            page = pages[place]
+            after = UrlState.FAILED if page.not_before is None else UrlState.QUEUED
+            self._tally.move(crawl, origin, state, after)
+            sample = f"{page.url}\n{page.detail}" if page.detail else page.url
+            self._tally.error(crawl, page.reason, Errors(1, sample, now, now))
+            not_before = page.not_before or 0.0
+            settled.append((number, after, page.status, page.reason, page.attempts, not_before))
+            places.append(place)
+        if settled:
+            self._rows.write_settled(settled, now)
+        return places
+
+    def _answered(
+        self, crawl: int, keys: Sequence[bytes]
+    ) -> Iterator[tuple[int, int, int, UrlState, Settled | None]]:
+        """Those whose parse was waited for, each once and counted as a page: place, id, origin,
+        state, and what this transaction was told of the request."""
+        found = set()
+        for place, number, state, origin, epoch, reason in self._rows.of_keys(crawl, keys):
+            if not UrlState(state).is_pending or number in found:
+                continue
+            found.add(number)
+            was_lost = state == UrlState.QUEUED and reason == LOST
+            if state != UrlState.PARSING and not was_lost:
+                # What is PARSING was counted then, and so was what seemed lost there.
+                self._tally.count(crawl, "pages", 1)
+            one = None
+            if state == UrlState.CLAIMED:
+                one = self._parsing.pop(number, None) if epoch == self._epoch else None
+                if one is not None:
+                    self._tally.count(crawl, "bytes", one.size)
+            yield place, number, origin, UrlState(state), one
 
     def readmit(self, parsing_since: float, now: float, most_attempts: int, limit: int) -> int:
         changed = 0
@@ -326,8 +369,8 @@ class Shard:
 
     # Robots
 
-    def robots(self, origin: str) -> StoredRobots | None:
-        return self._rows.robots(origin)
+    def robots(self, origins: Collection[str]) -> dict[str, StoredRobots]:
+        return self._rows.robots(origins)
 
     def keep_robots(self, origin: str, robots: StoredRobots) -> None:
         self._rows.keep_robots(origin, robots)
@@ -337,19 +380,20 @@ class Shard:
 
     # Links for other shards
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        self._tally.count(crawl, "outgoing", 1)
-        return self._rows.send(target, crawl, payload)
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        if batches:
+            self._tally.count(crawl, "outgoing", len(batches))
+            self._rows.send(crawl, batches)
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         return self._rows.outgoing(after, limit)
 
-    def delivered(self, target: int, up_to: int) -> None:
-        for crawl, number in self._rows.forget_outgoing(target, up_to).items():
+    def delivered(self, up_to: Mapping[int, int]) -> None:
+        for crawl, number in self._rows.forget_outgoing(up_to).items():
             self._tally.count(crawl, "outgoing", -number)
 
-    def receive(self, source: int, sequence: int) -> bool:
-        return self._rows.receive(source, sequence)
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        return self._rows.receive(batches) if batches else []
 
     # Parts of the above
 

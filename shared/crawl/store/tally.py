@@ -16,10 +16,11 @@ OTHER_REASONS = "(other)"
 
 @dataclass(slots=True)
 class Errors:
-    """URLs that ended or were put off for one reason."""
+    """URLs that ended or were put off for one reason. The lines behind the sample's URL say more of
+    it."""
 
     count: int
-    sample_url: str
+    sample: str
     first_at: float
     last_at: float
 
@@ -120,8 +121,5 @@ def add_errors(rows: TallyRows, errors: dict[tuple[int, str], Errors]) -> None:
         if group is not of_reason:
             group.add(of_reason)
     rows.add_to_errors(
-        [
-            (*place, of.count, of.sample_url, of.first_at, of.last_at)
-            for place, of in grouped.items()
-        ]
+        [(*place, of.count, of.sample, of.first_at, of.last_at) for place, of in grouped.items()]
     )

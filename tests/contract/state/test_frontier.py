@@ -3,7 +3,7 @@
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import Admitted, Settled
+from manyhands.shared.crawl.store.model import Admitted, ClaimedUrl, Claims, Settled, Unparsed
 from manyhands.shared.crawl.store.protocol import ShardStore
 from tests.contract.state.helpers import (
     CRAWL,
@@ -201,8 +201,7 @@ def test_of_a_domain_with_many_origins_the_hundred_earliest_come(shard):
     with shard.transaction():
         for number in ids.values():
             shard.keep_origin(number, NOW + 60, b"")
-        again = shard.take_domain("example.com")
-    assert again is not None
+        [again] = shard.take_named(["example.com"])
     assert len(again.origins) == 100
     assert [one.ready_at for one in again.origins] == [0.0] * 30 + [NOW + 60] * 70
 
@@ -212,9 +211,7 @@ def test_a_domain_can_be_taken_by_its_name_whoever_has_it(shard):
     take_all(shard)
     with shard.transaction():
         shard.admit(CRAWL, pages(1, "http://new.example.com"), NOW)
-        domain = shard.take_domain("example.com")
-        assert shard.take_domain("example.org") is None
-    assert domain is not None
+        [domain] = shard.take_named(["example.com", "example.org"])
     assert {one.origin for one in domain.origins} == {SITE, "http://new.example.com"}
 
 
@@ -222,7 +219,7 @@ def test_a_domain_without_urls_waiting_is_not_given(shard):
     admit_and_claim(shard, 2)
     assert take_all(shard) == []
     with shard.transaction():
-        assert shard.take_domain("example.com") is None
+        assert shard.take_named(["example.com"]) == []
 
 
 def test_a_domain_is_taken_until_it_is_given_up(shard):
@@ -230,7 +227,7 @@ def test_a_domain_is_taken_until_it_is_given_up(shard):
     assert taken_domains(shard) == {}
     with shard.transaction():
         [first] = shard.take_domains(NOW, 1)
-        second = shard.take_domain("b.com")
+        [second] = shard.take_named(["b.com"])
         assert [domain.name for domain in shard.taken_domains()] == ["a.com", "b.com"]
         shard.keep_domain(first.id, NOW + 5, 2.5)
         shard.put_domain(second.id, NOW, 1.0)
@@ -313,12 +310,12 @@ def test_what_was_put_off_comes_when_it_is_due_after_what_never_was_tried(shard)
     settle(shard, Settled(first.id, QUEUED, attempts=1, not_before=NOW + 10))
     admit(shard, [url(f"{SITE}/new")])
     origin = origin_id(shard)
-    with shard.transaction():
-        assert shard.due_at(origin, [CRAWL]) == 0.0
     assert [one.url for one in claim(shard, origin)] == [f"{SITE}/new"]
+    nothing = {origin: Claims([], None, is_all=True)}
     with shard.transaction():
-        assert shard.due_at(origin, [CRAWL]) == NOW + 10
-        assert shard.due_at(origin, [CRAWL + 1]) is None
+        assert shard.claim_each({origin: 1}, [CRAWL], NOW) == {origin: Claims([], NOW + 10)}
+        assert shard.claim_each({origin: 1}, [CRAWL + 1], NOW) == nothing
+        assert shard.claim_each({origin: 1}, [], NOW) == nothing
     assert claim(shard, origin, now=NOW + 9) == []
     [again] = claim(shard, origin, now=NOW + 10)
     assert (again.url, again.attempts) == (first.url, 1)
@@ -332,7 +329,24 @@ def test_the_earliest_time_is_that_of_any_of_the_crawls(shard):
         [one] = claim(shard, origin, crawl=crawl)
         settle(shard, Settled(one.id, QUEUED, not_before=at))
     with shard.transaction():
-        assert shard.due_at(origin, [1, 2, 3]) == NOW + 5
+        assert shard.claim_each({origin: 1}, [1, 2, 3], NOW) == {origin: Claims([], NOW + 5)}
+
+
+def test_crawls_share_what_is_claimed_and_one_gets_what_the_other_leaves(shard):
+    for crawl, number in ((1, 6), (2, 1), (3, 6)):
+        admit(shard, pages(number), crawl=crawl)
+        admit(shard, pages(number, "http://b.com"), crawl=crawl)
+    ids = {one.origin: one.id for domain in take_all(shard) for one in domain.origins}
+    first, second = ids[SITE], ids["http://b.com"]
+    with shard.transaction():
+        claims = shard.claim_each({first: 6, second: 1}, [1, 2, 3], NOW)
+    of_crawls = {origin: [one.crawl for one in found.urls] for origin, found in claims.items()}
+    assert of_crawls == {first: [1, 1, 2, 3, 3, 3], second: [1]}
+    assert [claims[origin].due_at for origin in (first, second)] == [None, None]
+    for crawl, queued, claimed in ((1, 9, 3), (2, 1, 1), (3, 9, 3)):
+        counters = shard.counters(crawl)
+        assert (counters["queued"], counters["claimed"]) == (queued, claimed)
+    assert waiting(shard) == {SITE: 7, "http://b.com": 12}
 
 
 # Ends
@@ -625,3 +639,50 @@ def test_an_error_is_counted_that_changes_no_url(shard):
     [group] = shard.errors(CRAWL)
     assert (group.count, group.sample_url, group.first_at) == (1, SITE + "/0", NOW)
     assert shard.counters(CRAWL)["queued"] == 1
+
+
+# Pages that came to nothing where they were parsed
+
+
+def nothing_of(claimed: ClaimedUrl, not_before: float | None, detail: str = "") -> Unparsed:
+    return Unparsed(claimed.key, claimed.url, 200, "no use", detail, 1, not_before)
+
+
+def test_a_page_that_came_to_nothing_has_failed_with_more_words_than_its_reason(shard):
+    one, other = admit_and_claim(shard, 2)
+    settle(shard, Settled(one.id, PARSING, 200, size=7))
+    nothing = [nothing_of(one, None, "line 1\nline 2"), nothing_of(other, None)]
+    with shard.transaction():
+        assert shard.unparsed(CRAWL, nothing, NOW) == [0, 1]
+        assert shard.unparsed(CRAWL, nothing, NOW) == []
+    assert state_counts(shard) == {UrlState.FAILED: 2}
+    assert shard.counters(CRAWL)["pages"] == 2
+    [group] = shard.errors(CRAWL)
+    assert (group.reason, group.count, group.sample_url) == ("no use", 2, one.url)
+    assert group.detail == "line 1\nline 2"
+    first, _ = shard.urls(CRAWL, UrlState.FAILED, 0, 9)
+    assert (first.status, first.reason, first.attempts) == (200, "no use", 1)
+
+
+def test_a_page_that_came_to_nothing_may_be_queued_again(shard):
+    [one] = admit_and_claim(shard, 1)
+    with shard.transaction():
+        shard.settle([Settled(one.id, PARSING, 200, size=7)], NOW)
+        assert shard.unparsed(CRAWL, [nothing_of(one, NOW + 5)], NOW) == [0]
+    counters = shard.counters(CRAWL)
+    assert (counters["pages"], counters["bytes"], counters["queued"]) == (1, 7, 1)
+    assert waiting(shard) == {SITE: 1}
+    assert claim(shard, origin_id(shard), now=NOW + 4) == []
+    [again] = claim(shard, origin_id(shard), now=NOW + 5)
+    assert (again.id, again.attempts) == (one.id, 1)
+
+
+def test_what_a_url_was_followed_with_comes_with_it_again_and_again(shard):
+    note = '{"from": "ä"}'
+    noted, plain = pages(2)
+    admit(shard, [noted._replace(note=note), plain])
+    first, second = claim(shard, origin_id(shard))
+    assert (first.note, first.job, second.note) == (note, "", "")
+    settle(shard, first.put_back())
+    [again] = claim(shard, origin_id(shard))
+    assert again.note == note

@@ -61,8 +61,10 @@ def test_a_lease_that_ran_out_goes_to_the_next_with_a_later_epoch(control):
 
 
 def test_the_epoch_grows_after_a_release_too(control):
+    control.layout(4)
     epoch = control.claim_lease(0, "a", LONG_S)
     control.release_lease(0, epoch)
+    assert control.leases() == [Lease(0, "a", 1, False, is_given_back=True)]
     assert control.claim_lease(0, "a", LONG_S) == 2
     # Late, and so without effect.
     control.release_lease(0, epoch)

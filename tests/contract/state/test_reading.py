@@ -106,7 +106,6 @@ def test_what_has_arrived_in_several_shards_is_read_together(stores):
     readers, layout = stores.readers(), Layout(generation=1, shards=4, wanted=4, most_ever=4)
     target = stores.shard(epoch=1, number=2)
     with target.transaction():
-        assert target.receive(0, 1) and target.receive(0, 2) and target.receive(3, 1)
-        assert target.receive(1, 2)
+        assert len(target.receive([(0, 1), (0, 2), (3, 1), (1, 2)])) == 4
     wanted = {2: [0, 1, 3], 3: [2]}
     assert readers.received(layout, wanted) == {2: {0: 2, 1: 0, 3: 1}, 3: {2: 0}}

@@ -3,7 +3,7 @@
 import pytest
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import Fetches, LeaseLost, Settled, StoredRobots
+from manyhands.shared.crawl.store.model import Fetches, LeaseLost, Outgoing, Settled, StoredRobots
 from manyhands.shared.crawl.store.protocol import ShardStore
 from tests.contract.state.helpers import (
     CRAWL,
@@ -123,13 +123,13 @@ def test_everything_else_stays_as_it_was(stores):
     with old.transaction():
         old.keep_origin(origin, NOW + 5, b"notes")
         old.keep_robots(SITE, robots)
-        sent = old.send(3, CRAWL, b"[]")
-        old.receive(2, 1)
+        old.send(CRAWL, [(3, b"[]")])
+        old.receive([(2, 1)])
     new = stores.shard(epoch=2)
     [domain] = new.waiting_domains(1)
     assert (domain.origins[0].ready_at, domain.origins[0].notes) == (NOW + 5, b"notes")
-    assert new.robots(SITE) == robots
-    assert new.outgoing({}, 10) == [sent]
+    assert new.robots([SITE]).get(SITE) == robots
+    assert new.outgoing({}, 10) == [Outgoing(3, 1, CRAWL, b"[]")]
     assert new.received_from(2) == 1
     assert new.counters(CRAWL)["outgoing"] == 1
 
@@ -143,7 +143,7 @@ def test_where_the_last_owner_had_claimed_urls_its_longest_fetch_comes_on_top(st
     admit(old, [url(f"http://{name}/") for name in ("claimed.com", "held.com", "free.com")])
     with old.transaction():
         for name in ("claimed.com", "held.com"):
-            domain = old.take_domain(name)
+            [domain] = old.take_named([name])
             old.keep_domain(domain.id, NOW - 50, 2.0)
             if name == "claimed.com":
                 old.claim(domain.origins[0].id, CRAWL, NOW, 10)

@@ -20,6 +20,7 @@ from manyhands.shared.settings import (
     BatchSettings,
     CrawlSettings,
     FaktorySettings,
+    ResultsSettings,
 )
 
 
@@ -30,6 +31,7 @@ def document(**settings: Any) -> dict[str, Any]:
         FaktorySettings(),
         CrawlSettings(),
         AllowSettings(),
+        ResultsSettings(),
         run_directory=Path(),
     )
     schema: dict[str, Any] = service._app.openapi()

@@ -1,5 +1,4 @@
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -48,7 +47,7 @@ async def test_a_directory_without_a_crawl_gets_a_new_one(tmp_path):
 @pytest.mark.parametrize("request_again", [REQUEST, None])
 async def test_the_same_command_or_none_goes_on_with_what_is_unfinished(tmp_path, request_again):
     api = ScriptedApi()
-    first = await find_order(api, tmp_path, REQUEST, Path("pages.ndjson"))
+    first = await find_order(api, tmp_path, REQUEST, "pages.ndjson")
     order = await find_order(api, tmp_path, request_again, None)
     assert (order.id, order.is_resumed) == (1, True)
     assert str(order).startswith("resuming crawl 1")
@@ -80,12 +79,26 @@ async def test_there_is_nothing_to_go_on_with_after_the_end(tmp_path):
 
 def test_records_are_not_added_to_those_of_another_crawl(tmp_path):
     file = tmp_path / "pages.ndjson"
-    check_output(file)
+    check_output(str(file))
     file.write_text("")
-    check_output(file)
+    check_output(str(file))
     file.write_text("{}\n")
     with pytest.raises(UsageError, match="is not empty"):
-        check_output(file)
+        check_output(str(file))
     with pytest.raises(UsageError, match="no such directory"):
-        check_output(tmp_path / "nowhere" / "pages.ndjson")
+        check_output(str(tmp_path / "nowhere" / "pages.ndjson"))
     check_output(None)
+
+
+def test_a_folder_is_named_with_a_slash_and_is_empty(tmp_path):
+    folder = tmp_path / "pages"
+    check_output(f"{folder}/")
+    folder.mkdir()
+    check_output(f"{folder}/")
+    with pytest.raises(UsageError, match=r"name a file, or .*/pages/ for a folder of \.md"):
+        check_output(str(folder))
+    (folder / "one.md").write_text("x")
+    with pytest.raises(UsageError, match="is not empty"):
+        check_output(f"{folder}/")
+    with pytest.raises(UsageError, match="is a file"):
+        check_output(f"{folder / 'one.md'}/")

@@ -19,27 +19,28 @@ LINES = Path("/data/crawl-1.ndjson")
         ("/x/pages.jsonl", ["jsonl:/x/pages.jsonl"]),
         ("/x/pages.ndjson.zst", ["jsonl:/x/pages.ndjson.zst"]),
         ("/x/pages.parquet", ["parquet:/x/pages.parquet.parts"]),
+        ("/x/pages/", ["markdown:/x/pages", f"jsonl:{LINES}"]),
         ("/x/pages.warc.gz", ["warc:/x/pages.warc.gz.parts", f"jsonl:{LINES}"]),
     ],
 )
 def test_the_ending_says_the_format(name: str, sinks: list[str]) -> None:
-    check_format(Path(name))
-    assert Output(Path(name)).sinks(LINES) == sinks
+    check_format(name)
+    assert Output(name).sinks(LINES) == sinks
 
 
 @pytest.mark.parametrize("name", ["pages", "pages.csv", "pages.warc", "jsonl"])
 def test_another_ending_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match=r"must be one of \.jsonl, "):
-        check_format(Path(name))
+        check_format(name)
 
 
 def test_lines_are_one_file_already(tmp_path: Path) -> None:
     file = tmp_path / "pages.ndjson"
-    assert Output(file).join() == [file]
+    assert Output(str(file)).join() == [file]
 
 
 def test_archives_are_joined_in_their_order(tmp_path: Path) -> None:
-    output = Output(tmp_path / "pages.warc.gz")
+    output = Output(str(tmp_path / "pages.warc.gz"))
     output.parts.mkdir()
     for name in ("2", "1"):
         (output.parts / f"manyhands-{name}.warc.gz").write_bytes(gzip.compress(name.encode()))
@@ -50,7 +51,7 @@ def test_archives_are_joined_in_their_order(tmp_path: Path) -> None:
 
 
 def test_tables_are_joined_without_what_their_directories_say(tmp_path: Path) -> None:
-    output = Output(tmp_path / "pages.parquet")
+    output = Output(str(tmp_path / "pages.parquet"))
     for number in (1, 2):
         for kind in ("pages", "edges"):
             part = output.parts / kind / "crawl=1" / f"date=2030-01-0{number}" / "x.parquet"
@@ -63,7 +64,7 @@ def test_tables_are_joined_without_what_their_directories_say(tmp_path: Path) ->
 
 
 def test_a_crawl_without_links_has_no_table_of_them(tmp_path: Path) -> None:
-    output = Output(tmp_path / "pages.parquet")
+    output = Output(str(tmp_path / "pages.parquet"))
     (output.parts / "pages").mkdir(parents=True)
     pq.write_table(pa.table({"url": ["x"]}), output.parts / "pages" / "x.parquet")
     assert output.join() == [output.file]

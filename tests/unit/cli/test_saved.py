@@ -9,7 +9,7 @@ REQUEST = {"contact": "me@example.org", "seeds": ["https://example.org/"]}
 
 
 def test_what_was_asked_for_is_found_again(tmp_path):
-    kept = SavedCrawl.new(REQUEST, tmp_path / "pages.ndjson")
+    kept = SavedCrawl.new(REQUEST, str(tmp_path / "pages.ndjson"))
     keep(tmp_path, kept)
     assert read_kept(tmp_path) == kept
     assert kept.is_for(dict(REQUEST))
@@ -34,6 +34,8 @@ def test_a_file_that_is_none_of_ours_is_told(tmp_path, text):
 
 def test_records_are_named_after_the_crawl_unless_told_otherwise(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert SavedCrawl.new(REQUEST, None).records(Path("/x"), 3) == Path("/x/crawl-3.ndjson")
-    named = SavedCrawl.new(REQUEST, Path("pages.ndjson"))
-    assert named.records(Path("/x"), 3) == tmp_path / "pages.ndjson"
+    assert SavedCrawl.new(REQUEST, None).records(Path("/x"), 3) == "/x/crawl-3.ndjson"
+    named = SavedCrawl.new(REQUEST, "pages.ndjson")
+    assert named.records(Path("/x"), 3) == str(tmp_path / "pages.ndjson")
+    folder = SavedCrawl.new(REQUEST, "pages/")
+    assert folder.records(Path("/x"), 3) == f"{tmp_path}/pages/"

@@ -13,6 +13,7 @@ AWS = {
     "AWS_SESSION_TOKEN",
     "AWS_REGION",
     "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_CLOUDWATCH",
 }
 S3_IMAGE = {"ROOT_ACCESS_KEY", "ROOT_SECRET_KEY"}
 ELASTICSEARCH_IMAGE = {"discovery.type", "xpack.security.enabled", "ES_JAVA_OPTS"}

@@ -39,6 +39,7 @@ from tests.support.compose import (
 from tests.support.settings_place import SettingsPlace
 from tests.unit.deploy.known_variables import AWS, known_to, ours
 
+MONITORS = ("prometheus", "grafana", "node-exporter")
 FILES = [ALL_IN_ONE, SERVER, WORKER, MONITORING, STORAGE]
 # Of .env; passwords are in files.
 SECRETS = {
@@ -368,6 +369,8 @@ DECIDED_BY_THE_FILES = {
 }
 # Of the machine that the API is on.
 NOT_OF_WORKERS = {"CRAWL_FILES"}
+# These files run on Faktory or our broker.
+NOT_OF_FAKTORY = {"WORKER_SOURCE", "WORKER_TOPICS", *settings_of_section("kafka")}
 # A service of the API has three connections of its own.
 NOT_OF_THE_API = {"FAKTORY_CONNECTIONS"}
 
@@ -384,6 +387,7 @@ NOT_OF_THE_API = {"FAKTORY_CONNECTIONS"}
 )
 def test_every_setting_passes_through(path, name, sections, more):
     wanted = set().union(more, *map(settings_of_section, sections)) - DECIDED_BY_THE_FILES
+    wanted -= NOT_OF_FAKTORY
     wanted -= NOT_OF_WORKERS if name == "worker-service" else NOT_OF_THE_API
     given = read(path)["services"][name]["environment"]
     can_be_set = {each for each, value in given.items() if value is None or variables_of(value)}
@@ -456,7 +460,10 @@ def test_volumes_and_mounted_files_exist(path):
     for one in content["services"].values():
         for volume in one.get("volumes", []):
             source = volume.split(":")[0]
-            if source.startswith("."):
+            if source == "/":
+                # The machine that node_exporter tells of.
+                assert volume.endswith(":ro,rslave"), volume
+            elif source.startswith("."):
                 assert (path.parent / source).exists(), source
             else:
                 assert source in declared, source
@@ -465,8 +472,8 @@ def test_volumes_and_mounted_files_exist(path):
 @pytest.mark.parametrize(
     ("path", "extended", "names"),
     [
-        (ALL_IN_ONE, MONITORING, {"prometheus": "monitoring", "grafana": "monitoring"}),
-        (SERVER, MONITORING, {"prometheus": "monitoring", "grafana": "monitoring"}),
+        (ALL_IN_ONE, MONITORING, dict.fromkeys(MONITORS, "monitoring")),
+        (SERVER, MONITORING, dict.fromkeys(MONITORS, "monitoring")),
         (ALL_IN_ONE, STORAGE, {"s3": "s3", "elasticsearch": "elasticsearch"}),
     ],
     ids=lambda part: getattr(part, "parent", ROOT).name,

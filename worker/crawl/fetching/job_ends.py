@@ -1,30 +1,29 @@
-"""What becomes of a fetch job's answer: a parse job that carries the page, or a fetch job for the
-target of a redirect. Both are in the broker before the store knows of it: after a crash in between
-they are made again, under the same jids."""
+"""What becomes of a fetch job's answer: a page for the parse stage, or a fetch job for the target
+of a redirect. Both are in the broker before the store knows of it: after a crash in between they
+are made again, the record under the same id, the job under the same jid."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from manyhands.shared.crawl.fetch_jobs import ANSWER_TO, FetchJob
+from manyhands.shared.crawl.fetch_jobs import FetchJob
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import ClaimedUrl, Settled
-from manyhands.shared.jobs import utc_now
+from manyhands.shared.jobs import rfc3339, utc_now
 from manyhands.shared.urls import Url, parse_url
+from manyhands.worker.crawl.fetching.parse_batches import PagePusher
 from manyhands.worker.crawl.frontier.admission import Admission
 from manyhands.worker.jobs.stage_services import Push
 from manyhands.worker.net.arrivals import arrival_of
 from manyhands.worker.net.fetcher import Answer
-from manyhands.worker.pages.parse_jobs import parse_job
+from manyhands.worker.pages.parse_jobs import pack_if_parsed, page_of_job
 
 
 @dataclass(slots=True, eq=False)
 class JobEnds:
-    """At most `truncate_bytes` of a page are parsed, and `max_redirects` are followed in a row.
-    `answers_to` gives the queue in which the parse stage says that it has a page of a shard."""
+    """At most `truncate_bytes` of a page are parsed, and `max_redirects` are followed in a row."""
 
     admission: Admission
     push: Push
-    answers_to: Callable[[int], str]
+    pages: PagePusher
     truncate_bytes: int
     max_redirects: int
 
@@ -38,22 +37,24 @@ class JobEnds:
         """The parse stage need not answer: the page is in the broker."""
         job = FetchJob.of_text(claimed.job)
         size = len(answer.body)
-        made = parse_job(
-            url=parse_url(job.url).text,
-            final_url=claimed.url,
+        body, cut = pack_if_parsed(
+            *(answer.body, answer.status, answer.content_type, answer.cut, self.truncate_bytes)
+        )
+        page = page_of_job(
+            fetch_id=job.id,
+            key=claimed.key.hex(),
+            asked_url=parse_url(job.url).text,
+            url=claimed.url,
             status=answer.status,
             content_type=answer.content_type,
-            body=answer.body,
-            cut=answer.cut,
+            body=body,
+            is_truncated=cut is not None,
+            fetched_at=rfc3339(utc_now()),
+            cuts=() if cut is None else (cut,),
             arrival=arrival_of(answer, redirects=job.redirects),
-            fetched_at=utc_now(),
-            truncate_bytes=self.truncate_bytes,
-            fetch_id=job.id,
         )
-        answer_to = [self.answers_to(shard), claimed.key.hex(), claimed.url]
-        made.custom = {"mh": {"id": made.jid, "deliveries": 0, ANSWER_TO: answer_to}}
-        answer.becomes(sum(len(text) for text in made.args if isinstance(text, str)))
-        await self.push([made])
+        answer.becomes(len(body))
+        await self.pages.push(page, shard)
         return Settled(
             claimed.id, UrlState.PARSING, answer.status, size=size, attempts=claimed.attempts
         )

@@ -69,6 +69,7 @@ class NextUrls:
             crawl = self._crawls.by_id.get(url.crawl)
             if crawl is None or not crawl.is_running:
                 self._settling.settle(shard, verdicts.put_off(url))
+                origin.queued_again()
                 continue
             why_not = self._why_not(origin.domain.name, url, crawl, rules)
             if why_not is not None:

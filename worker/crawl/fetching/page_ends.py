@@ -153,6 +153,7 @@ class PageEnds:
         key = url.key.hex()
         body, cut = await self._packed(answer)
         chosen = crawl.chosen
+        handlers = crawl.spec.handlers or ""
         return FetchedPage(
             visit=self.archive.page_id(url),
             crawl=crawl.id,
@@ -172,9 +173,12 @@ class PageEnds:
             fields=crawl.spec.records.fields,
             arrival=(
                 None
-                if chosen.isdisjoint(OF_ARRIVAL)
-                else arrival_of(answer, has_all_headers="all_headers" in chosen)
+                if chosen.isdisjoint(OF_ARRIVAL) and not handlers
+                else arrival_of(answer, has_all_headers=handlers != "" or "all_headers" in chosen)
             ),
+            handlers=handlers,
+            note=url.note,
+            attempts=url.attempts,
         )
 
     async def _packed(self, answer: Answer) -> tuple[str, Cut | None]:

@@ -80,9 +80,9 @@ class PageFetches:
 
     def _count(self, outcome: Answer | FetchError | None, took_s: float) -> None:
         if isinstance(outcome, Answer):
-            self.figures.fetched(f"{outcome.status // 100}xx", took_s, outcome.wire_bytes)
+            self.figures.fetched(outcome.status, took_s, outcome.wire_bytes)
         elif outcome is not None:
-            self.figures.fetched("error", took_s)
+            self.figures.failed(outcome.reason, took_s)
 
 
 def _wants_body(url: str, reads: Collection[str], status: int, content_type: str) -> bool:

@@ -39,9 +39,12 @@ class PageTurns:
         self.working_set.turn_ended(
             request, partial(self.crawls.pace, origin.domain.name, crawl, page.rules)
         )
+        domain, figures = origin.domain, self.fetches.figures
+        figures.politeness.add(max(0.0, domain.next_at - domain.ended_at))
         try:
             verdict = self.ends.judge(origin, page, fetched)
             if verdict.put_off_until is not None:
+                figures.left_alone(origin.state.trouble)
                 self.working_set.put_off(origin, verdict.put_off_until)
             await self.sitemaps.announce(request.shard, page)
             if await self.ends.carry_out(request.shard, page, fetched, verdict):

@@ -7,7 +7,7 @@ at any point repeats work and loses none.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ import orjson
 
 from manyhands.shared.crawl.canonical import origin_of
 from manyhands.shared.crawl.cuts import CUT_COUNTERS
-from manyhands.shared.crawl.messages import LinksMessage, ParsedPage
+from manyhands.shared.crawl.messages import Link, LinksMessage, ParsedPage
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store import clock
 from manyhands.shared.crawl.store.model import (
@@ -26,7 +26,9 @@ from manyhands.shared.crawl.store.model import (
     NewUrl,
     SeedBatch,
     Settled,
+    Unparsed,
 )
+from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.urls import (
     HOSTS_REMEMBERED,
@@ -35,7 +37,7 @@ from manyhands.shared.urls import (
     registrable_domain,
     shard_of_url,
 )
-from manyhands.worker.crawl.frontier.links import Link, LinkSorter, SortedLinks, Sorting, as_links
+from manyhands.worker.crawl.frontier.links import LinkSorter, SortedLinks, Sorting, as_links
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl, LiveCrawls
 from manyhands.worker.crawl.metrics import CrawlFigures
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
@@ -50,13 +52,13 @@ Told = Callable[[int, Sequence[NewUrl]], None]
 
 
 class Ending(NamedTuple):
-    """A URL that ends, a parsed page by its key or a redirect, and its links, which must be stored
-    by then; None: nothing ends. `links` are for shards of other processes; `mine` are for the URL's
-    own shard."""
+    """A URL that ends, a parsed page by its key, one that came to nothing or a redirect, and its
+    links, which must be stored by then; None: nothing ends. `links` are for shards of other
+    processes; `mine` are for the URL's own shard."""
 
     crawl: int
     host_limit: int | None
-    ends: bytes | Settled | None
+    ends: bytes | Unparsed | Settled | None
     mine: list[NewUrl]
     links: SortedLinks
 
@@ -69,9 +71,17 @@ class Coming(NamedTuple):
     urls: list[NewUrl]
 
 
+class Received(NamedTuple):
+    """A batch of links from another shard, and those that may be new here."""
+
+    source: int
+    sequence: int
+    coming: Coming
+
+
 class Admission:
     """State: what was last admitted. `owned` are the owner's open shards; `told_new` is called with
-    what was admitted, `told_outgoing` when links wait for other shards."""
+    what was admitted, `told_outgoing` with the shards whose links wait for others."""
 
     def __init__(
         self,
@@ -80,7 +90,7 @@ class Admission:
         owned: Mapping[int, object],
         figures: CrawlFigures,
         told_new: Told,
-        told_outgoing: Callable[[], None],
+        told_outgoing: Callable[[Collection[int]], None],
     ) -> None:
         self._store = store
         self._crawls = crawls
@@ -119,9 +129,10 @@ class Admission:
             )
         except LeaseLost:
             return list(pages)
+        now = clock.now()
         ended = await self._finish(
             [
-                (shard, self._ending(shard, page.crawl, bytes.fromhex(page.key), of_page))
+                (shard, self._ending(shard, page.crawl, _ends(page, now), of_page))
                 for (shard, page), of_page in zip(here, links, strict=True)
             ]
         )
@@ -133,7 +144,8 @@ class Admission:
     ) -> None:
         """The target is a separate URL of the same depth."""
         sorting = self._sorting(crawl)
-        links = sorting.sort([target.text], claimed.depth, claimed.redirects + 1)
+        redirects = claimed.redirects + 1
+        links = sorting.sort([target.text], claimed.depth, redirects, claimed.note)
         settled = Settled(claimed.id, UrlState.REDIRECTED, status, attempts=claimed.attempts)
         await self._admit_local([(shard, crawl.id, links)])
         await self._finish([(shard, self._ending(shard, crawl.id, settled, links))])
@@ -153,25 +165,20 @@ class Admission:
         if message.generation != self.generation:
             return  # of an old layout; the sender still has it, and sends it again
         shard = self._require(message.target)
-        batches = []
+        received = []
         for batch in message.batches:
             crawl = self._crawls.by_id.get(batch.crawl)
             urls: list[NewUrl] = []
             if crawl is not None:
                 sorting = self._sorting(crawl)
-                for url, depth, redirects in batch.links:
-                    urls += sorting.sort([url], depth, redirects).by_shard.get(shard, [])
-            batches.append((batch, urls, self._host_limit(batch.crawl)))
-
-        def receive(store: ShardStore) -> None:
-            now = clock.now()
-            for batch, urls, limit in batches:
-                if store.receive(batch.source, batch.sequence) and urls:
-                    _admit(store, batch.crawl, urls, now, limit)
-
-        await self._store.change(shard, receive)
-        for batch, urls, _ in batches:
-            self._admitted(shard, batch.crawl, urls)
+                for url, depth, redirects, *note in batch.links:
+                    found = sorting.sort([url], depth, redirects, *note)
+                    urls += found.by_shard.get(shard, [])
+            coming = Coming(batch.crawl, self._host_limit(batch.crawl), urls)
+            received.append(Received(batch.source, batch.sequence, coming))
+        await self._store.change_with(shard, _receive_all, received)
+        for one in received:
+            self._admitted(shard, one.coming.crawl, one.coming.urls)
 
     async def seeds(
         self, shard: int, batches: Sequence[SeedBatch]
@@ -206,7 +213,7 @@ class Admission:
         sortings: dict[int, Sorting] = {}
         links = []
         for page in pages:
-            self._figures.links += len(page.links)
+            self._figures.links += len(page.links) + len(page.noted)
             sorting = sortings.get(page.crawl)
             if sorting is None:
                 crawl = self._crawls.by_id.get(page.crawl)
@@ -214,7 +221,11 @@ class Admission:
                     links.append(SortedLinks())
                     continue
                 sorting = sortings[page.crawl] = self._sorting(crawl)
+            noted = [sorting.sort([url], page.depth + 1, 0, note) for url, note in page.noted]
             links.append(sorting.sort(page.links[:SORTED_AT_ONCE], page.depth + 1, 0))
+            if noted:
+                # They come first: a URL of both has its note.
+                links[-1] = _joined([*noted, links[-1]])
             for start in range(SORTED_AT_ONCE, len(page.links), SORTED_AT_ONCE):
                 await asyncio.sleep(0)
                 more = page.links[start : start + SORTED_AT_ONCE]
@@ -246,7 +257,7 @@ class Admission:
             )
 
     def _ending(
-        self, shard: int, crawl: int, ends: bytes | Settled | None, links: SortedLinks
+        self, shard: int, crawl: int, ends: bytes | Unparsed | Settled | None, links: SortedLinks
     ) -> Ending:
         mine = links.by_shard.pop(shard, [])
         return Ending(crawl, self._host_limit(crawl), ends, mine, links)
@@ -269,8 +280,10 @@ class Admission:
             ended.append(error is None)
             if error is None:
                 self._admitted(shard, ending.crawl, ending.mine)
-        if any(ending.links.by_shard for _, ending in endings):
-            self._told_outgoing()
+                if isinstance(ending.ends, Unparsed) and ending.ends.not_before is not None:
+                    self._told_new(shard, [new_url(parse_url(ending.ends.url), 0)])
+        if sent := {shard for shard, ending in endings if ending.links.by_shard}:
+            self._told_outgoing(sent)
         return ended
 
     async def _admit(self, shard: int, crawl: int, urls: list[NewUrl]) -> None:
@@ -293,6 +306,30 @@ class Admission:
         names = hosts | {registrable_domain(host) for host in hosts}
         if not names <= live.seed_names:
             live.seed_names |= names
+
+
+def _ends(page: ParsedPage, now: float) -> bytes | Unparsed:
+    """`now` is the store's clock."""
+    key, setback = bytes.fromhex(page.key), page.setback
+    if setback is None:
+        return key
+    after_s = setback.again_after_s
+    return Unparsed(
+        key,
+        page.url,
+        setback.status,
+        setback.reason,
+        setback.detail,
+        setback.attempts,
+        None if after_s is None else now + after_s,
+    )
+
+
+def _joined(parts: Iterable[SortedLinks]) -> SortedLinks:
+    together = SortedLinks()
+    for part in parts:
+        together.add(part)
+    return together
 
 
 @lru_cache(maxsize=HOSTS_REMEMBERED)
@@ -322,6 +359,14 @@ def _admit_all(store: ShardStore, all_coming: list[Coming]) -> list[None]:
     return [None] * len(all_coming)
 
 
+def _receive_all(store: ShardStore, messages: list[list[Received]]) -> list[None]:
+    received = [one for message in messages for one in message]
+    new = store.receive([(one.source, one.sequence) for one in received])
+    coming = [received[place].coming for place in new]
+    _admit_all(store, [one for one in coming if one.urls])
+    return [None] * len(messages)
+
+
 def _end(store: ShardStore, endings: list[Ending]) -> None:
     now = clock.now()
     for crawl in {ending.crawl for ending in endings}:
@@ -336,17 +381,28 @@ def _end(store: ShardStore, endings: list[Ending]) -> None:
             for to, urls in ending.links.by_shard.items():
                 outgoing.setdefault(to, []).extend(as_links(urls))
         store.count(crawl, counts)
-        for to, links in outgoing.items():
-            for start in range(0, len(links), LINKS_OF_BATCH):
-                store.send(to, crawl, orjson.dumps(links[start : start + LINKS_OF_BATCH]))
+        store.send(
+            crawl,
+            [
+                (to, orjson.dumps(links[start : start + LINKS_OF_BATCH]))
+                for to, links in outgoing.items()
+                for start in range(0, len(links), LINKS_OF_BATCH)
+            ],
+        )
 
 
 def _ended_now(
     store: ShardStore, crawl: int, endings: Sequence[Ending], now: float
 ) -> list[Ending]:
     """End them; which had not ended before."""
-    parsed = [ending for ending in endings if isinstance(ending.ends, bytes)]
-    others = [ending for ending in endings if not isinstance(ending.ends, bytes)]
-    store.settle([one.ends for one in others if isinstance(one.ends, Settled)], now)
+    settled = [one.ends for one in endings if isinstance(one.ends, Settled)]
+    store.settle(settled, now)
+    ended = [one for one in endings if one.ends is None or isinstance(one.ends, Settled)]
+    parsed = [one for one in endings if isinstance(one.ends, bytes)]
     keys = [one.ends for one in parsed if isinstance(one.ends, bytes)]
-    return others + [parsed[place] for place in store.parsed(crawl, keys, now)]
+    ended += [parsed[place] for place in store.parsed(crawl, keys, now)]
+    unparsed = [one for one in endings if isinstance(one.ends, Unparsed)]
+    if unparsed:
+        nothing = [one.ends for one in unparsed if isinstance(one.ends, Unparsed)]
+        ended += [unparsed[place] for place in store.unparsed(crawl, nothing, now)]
+    return ended

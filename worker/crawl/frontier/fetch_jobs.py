@@ -7,7 +7,7 @@ twice, under the same jid.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -37,13 +37,15 @@ TELL_S = 1.0
 # Of one shard.
 TOLD_AT_ONCE = 500
 FORGOTTEN_AT_ONCE = 1_000
+# Side by side: a store in another place takes its time, and works on several.
+FORGOTTEN_IN_SHARDS = 8
 
 
 class FetchJobs:
     """State: the shards in which jobs may have ended without a page, since the last look and before
     that; and since then, how many jobs came by queues of other numbers of shards, and how many were
-    the same as earlier ones. `owned` are the owner's open shards; `told_new` is called with what
-    was admitted to be fetched."""
+    the same as earlier ones. `owned` are the owner's open shards; `told_coming` is
+    called with what is about to be admitted, `told_new` with what was, to be fetched."""
 
     def __init__(
         self,
@@ -51,6 +53,7 @@ class FetchJobs:
         owned: Mapping[int, OwnedShard],
         admission: Admission,
         push: Push,
+        told_coming: Told,
         told_new: Told,
         *,
         kept_s: float,
@@ -59,6 +62,7 @@ class FetchJobs:
         self._owned = owned
         self._admission = admission
         self._push = push
+        self._told_coming = told_coming
         self._told_new = told_new
         self._kept_s = kept_s
         self._ended: set[int] = set()
@@ -82,7 +86,9 @@ class FetchJobs:
         unique = None
         if job.unique_for_s:
             unique = Unique(url_key(url.text), job.id, job.turn, job.unique_for_s)
-        if await self._store.change_with(shard, _admit, NewJob(new, unique)):
+        is_same = self._store.change_with(shard, _admit, NewJob(new, unique))
+        self._told_coming(shard, [new])
+        if await is_same:
             self._same += 1
         else:
             self._told_new(shard, [new])
@@ -123,7 +129,13 @@ class FetchJobs:
     async def forget(self) -> None:
         """Those that ended long ago."""
         before = clock.now() - self._kept_s
-        for number in list(self._owned):
+        numbers = iter(list(self._owned))
+        await asyncio.gather(
+            *(self._forget_in(numbers, before) for _ in range(FORGOTTEN_IN_SHARDS))
+        )
+
+    async def _forget_in(self, numbers: Iterator[int], before: float) -> None:
+        for number in numbers:
             with suppress(LeaseLost):
                 while await self._store.change(number, partial(_forget, before=before)):
                     pass

@@ -105,6 +105,8 @@ class HostNotes:
         """Those of its URLs that may not stay, by their crawl and the domain."""
         name = origin.domain.name
         back = [url for url in origin.urls if not may_stay(url.crawl, name)]
+        if back:
+            origin.queued_again()
         for url in back:
             origin.urls.remove(url)
         self.give_back(origin.domain.shard, back)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from manyhands.shared.crawl.canonical import AUTHORITY_ENDS_FROM, page_key
+from manyhands.shared.crawl.messages import Link
 from manyhands.shared.crawl.store.model import NewUrl
 from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.errors import InvalidUrl
@@ -20,9 +21,6 @@ from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl
 # A URL costs about 200 bytes.
 URLS_REMEMBERED = 100_000
 HOSTS_REMEMBERED = 20_000
-
-# URL, depth, redirects that led to it.
-Link = tuple[str, int, int]
 
 # Of a verdict's reason, up to its colon.
 _COUNTERS = {
@@ -146,7 +144,9 @@ class Sorting:
         self._shards = shards
         self._fresh: set[str] = set()
 
-    def sort(self, urls: Collection[str], depth: int, redirects: int) -> SortedLinks:
+    def sort(
+        self, urls: Collection[str], depth: int, redirects: int, note: str = ""
+    ) -> SortedLinks:
         result = SortedLinks()
         young, old = self._recent
         fresh, known = self._fresh, self._hosts.facts
@@ -162,14 +162,20 @@ class Sorting:
                 continue
             if facts.shard in self._owned:
                 fresh.add(text)
-            self._sort_one((text, depth, redirects), origin, facts, result)
+            self._sort_one((text, depth, redirects, note), origin, facts, result)
         result.counts["links"] += len(urls)
         result.counts["duplicates"] += duplicates
         result.counts["out_of_scope"] += out_of_scope
         return result
 
-    def _sort_one(self, link: Link, origin: str, facts: HostFacts, result: SortedLinks) -> None:
-        text, depth, redirects = link
+    def _sort_one(
+        self,
+        link: tuple[str, int, int, str],
+        origin: str,
+        facts: HostFacts,
+        result: SortedLinks,
+    ) -> None:
+        text, depth, redirects, note = link
         try:
             url = parse_url(text)
         except InvalidUrl:
@@ -180,11 +186,12 @@ class Sorting:
             result.counts[_counter_of(verdict.reason)] += 1
         elif facts.is_out or url.text != text:
             # A seed, or a URL that our own parse stage would have written otherwise.
-            new = new_url(url, depth, redirects, verdict.scope_name)
+            new = new_url(url, depth, redirects, verdict.scope_name, note)
             result.by_shard.setdefault(shard_of_domain(new.domain, self._shards), []).append(new)
         else:
             name = verdict.scope_name if self._crawl.seed_names is None else ""
-            new = NewUrl(page_key(url), text, origin, facts.domain, depth, redirects, name)
+            key, domain = page_key(url), facts.domain
+            new = NewUrl(key, text, origin, domain, depth, redirects, name, note=note)
             result.by_shard.setdefault(facts.shard, []).append(new)
 
 
@@ -216,4 +223,9 @@ def _counter_of(reason: str) -> str:
 
 
 def as_links(urls: Iterable[NewUrl]) -> list[Link]:
-    return [(url.url, url.depth, url.redirects) for url in urls]
+    return [
+        (url.url, url.depth, url.redirects, url.note)
+        if url.note
+        else (url.url, url.depth, url.redirects)
+        for url in urls
+    ]

@@ -1,12 +1,12 @@
 """Loads from a shard's store into memory: domains that are due, and the URLs next in line. Called
 in the store's thread, inside a transaction."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import ClaimedUrl, StoredDomain
+from manyhands.shared.crawl.store.model import ClaimedUrl, Claims, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.frontier.running import Running
 from manyhands.worker.crawl.politeness.delays import OriginState
@@ -21,13 +21,6 @@ SOON_S = 30.0
 # Most origins that are left alone, and most URLs of one, that are handled in one go.
 ORIGINS_LOOKED_AT = 100
 URLS_GIVEN_UP = 5_000
-
-
-class Claims(NamedTuple):
-    """URLs of one origin; without any, when the next one is due (None: never)."""
-
-    urls: list[ClaimedUrl]
-    due_at: float | None
 
 
 NO_CLAIMS = Claims([], None)
@@ -57,30 +50,26 @@ class Wanted(NamedTuple):
     crawls: tuple[int, ...]
 
 
+class Named(NamedTuple):
+    """A domain that is in memory already: of which crawls and how many of its URLs are wanted, of
+    those of its origins that are not known."""
+
+    name: str
+    crawls: tuple[int, ...]
+    urls_each: int
+    known: Collection[int]
+
+
 def claim_all(store: ShardStore, all_wanted: list[Wanted]) -> list[Claims]:
     found: dict[Wanted, Claims] = {}
     now = clock.now()
     for crawls in {wanted.crawls for wanted in all_wanted}:
         mine = {one.origin_id: one for one in all_wanted if one.crawls == crawls}
-        claims = _claim(store, {one.origin_id: one.most for one in mine.values()}, crawls, now)
+        most = {one.origin_id: one.most for one in mine.values()}
+        claims = store.claim_each(most, crawls, now)
         found |= {one: claims[origin] for origin, one in mine.items()}
     # An origin that is asked for twice gets its URLs once.
     return [found.pop(wanted, NO_CLAIMS) for wanted in all_wanted]
-
-
-def _claim(
-    store: ShardStore, wanted: Mapping[int, int], crawls: Sequence[int], now: float
-) -> dict[int, Claims]:
-    """Of each origin so many: a share for each crawl; what one leaves goes to the next."""
-    found: dict[int, list[ClaimedUrl]] = {origin: [] for origin in wanted}
-    for place, crawl in enumerate(crawls):
-        left = {origin: most - len(found[origin]) for origin, most in wanted.items()}
-        shares = {origin: -(-most // (len(crawls) - place)) for origin, most in left.items()}
-        for origin, urls in store.claim_each(shares, crawl, now).items():
-            found[origin] += urls
-    empty = [origin for origin, urls in found.items() if not urls]
-    due = store.due_at_each(empty, crawls)
-    return {origin: Claims(urls, due.get(origin)) for origin, urls in found.items()}
 
 
 def load_due(
@@ -88,7 +77,8 @@ def load_due(
 ) -> list[LoadedDomain]:
     loaded = []
     taken = store.take_domains(now + AHEAD_S, domains)
-    claims = _claims(store, taken, running, now, urls_each)
+    wanted = [(domain, running.at(domain.name), urls_each) for domain in taken]
+    claims = _claims(store, wanted, now)
     for domain in taken:
         found = _of_domain(domain, claims)
         due = [now if one.urls else one.due_at or now for one in found.values()]
@@ -107,22 +97,17 @@ def has_jobs_in(store: ShardStore) -> bool:
     return bool(counters["queued"] or counters["claimed"])
 
 
-def load_one(
-    store: ShardStore,
-    name: str,
-    running: Running,
-    now: float,
-    *,
-    urls_each: int,
-    known: Collection[int],
-) -> LoadedDomain | None:
-    """A domain that is in memory already, with those of its origins that are not."""
-    domain = store.take_domain(name)
-    if domain is None:
-        return None
-    domain.origins = [origin for origin in domain.origins if origin.id not in known]
-    claims = _claims(store, [domain], running, now, urls_each)
-    return LoadedDomain(domain, _of_domain(domain, claims))
+def load_named(store: ShardStore, all_named: list[Named]) -> list[LoadedDomain | None]:
+    """None of those without URLs waiting. A domain that is asked for twice is given once."""
+    by_name = {named.name: named for named in all_named}
+    domains = store.take_named(by_name)
+    for domain in domains:
+        known = by_name[domain.name].known
+        domain.origins = [origin for origin in domain.origins if origin.id not in known]
+    wanted = [(domain, *by_name[domain.name][1:3]) for domain in domains]
+    claims = _claims(store, wanted, clock.now())
+    loaded = {domain.name: LoadedDomain(domain, _of_domain(domain, claims)) for domain in domains}
+    return [loaded.pop(named.name, None) for named in all_named]
 
 
 def end_hopeless(
@@ -154,17 +139,13 @@ def end_hopeless(
 
 
 def _claims(
-    store: ShardStore,
-    domains: Sequence[StoredDomain],
-    running: Running,
-    now: float,
-    urls_each: int,
+    store: ShardStore, domains: Iterable[tuple[StoredDomain, tuple[int, ...], int]], now: float
 ) -> dict[int, Claims]:
-    """By origin, together for all of these domains where the same crawls may fetch."""
+    """By origin, together for all of these domains where the same crawls may fetch; with the
+    domains come these crawls, and how many URLs are wanted of each origin."""
     found: dict[int, Claims] = {}
     wanted: dict[tuple[int, ...], dict[int, int]] = {}
-    for domain in domains:
-        crawls = running.at(domain.name)
+    for domain, crawls, urls_each in domains:
         for origin in domain.origins:
             if not crawls:
                 found[origin.id] = NO_CLAIMS
@@ -173,7 +154,7 @@ def _claims(
             else:
                 wanted.setdefault(crawls, {})[origin.id] = urls_each
     for crawls, ready in wanted.items():
-        found |= _claim(store, ready, crawls, now)
+        found |= store.claim_each(ready, crawls, now)
     return found
 
 

@@ -5,7 +5,7 @@ forgotten when the other shard's store has it.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import orjson
 
@@ -30,28 +30,26 @@ MOST_LINKS = 5_000
 
 
 class Outbox:
-    """State: up to which number each shard's batches were pushed to each target, and since when
-    they are unconfirmed. `owned` are the shards that are open here."""
+    """State: up to which number each open shard's batches were pushed to each target, since when
+    they are unconfirmed, and which shards have more to push."""
 
-    def __init__(
-        self, store: StoreThreads, push: Push, control: Control, owned: Mapping[int, object]
-    ) -> None:
+    def __init__(self, store: StoreThreads, push: Push, control: Control) -> None:
         self._loop = asyncio.get_running_loop()
         self._store = store
         self._push = push
         self._control = control
-        self._owned = owned
         # By source, then by target.
         self._pushed: dict[int, dict[int, int]] = {}
         self._arrived: dict[tuple[int, int], int] = {}
         self._progress_at: dict[tuple[int, int], float] = {}
+        self._sources: set[int] = set()
         self._wanted = asyncio.Event()
         self._log = get_logger("crawl")
 
     def shard_opened(self, shard: OwnedShard) -> None:
         """What its last owner may have pushed is pushed again; the receivers know it."""
         self._pushed[shard.number] = {}
-        self._wanted.set()
+        self.wake([shard.number])
 
     def shard_closed(self, shard: OwnedShard) -> None:
         source = shard.number
@@ -61,8 +59,9 @@ class Outbox:
         for pair in [pair for pair in self._progress_at if pair[0] == source]:
             del self._progress_at[pair]
 
-    def wake(self) -> None:
-        """Something was put into a shard's outgoing batches."""
+    def wake(self, sources: Collection[int]) -> None:
+        """These shards have more outgoing batches."""
+        self._sources.update(sources)
         self._wanted.set()
 
     async def run_pump(self) -> None:
@@ -70,7 +69,7 @@ class Outbox:
             await self._wanted.wait()
             await asyncio.sleep(PUMP_S)
             self._wanted.clear()
-            sources = list(self._owned)
+            sources, self._sources = list(self._sources), set()
             taken = await asyncio.gather(*(self._take(source) for source in sources))
             batches = [
                 (source, batch)
@@ -88,7 +87,12 @@ class Outbox:
                 if pushed is not None:
                     pushed[batch.target] = max(pushed.get(batch.target, 0), batch.sequence)
                     self._progress_at.setdefault((source, batch.target), now)
-            self._wanted.set()
+            if unfinished := [
+                source
+                for source, of_source in zip(sources, taken, strict=True)
+                if len(of_source) == MOST_BATCHES
+            ]:
+                self.wake(unfinished)
 
     async def look_what_arrived(self) -> None:
         """One round: ask every target with unconfirmed batches."""
@@ -107,23 +111,25 @@ class Outbox:
         for target in wanted.keys() - arrived.keys():
             # Damaged: they wait in the broker until a good file is back.
             self._progress_at |= {(source, target): now for source in wanted[target]}
+        delivered: dict[int, dict[int, int]] = {}
+        for target, of_target in arrived.items():
+            for source, number in of_target.items():
+                if number > self._arrived.get((source, target), 0):
+                    delivered.setdefault(source, {})[target] = number
+                else:
+                    self._judge(source, target, number, now)
         await asyncio.gather(
-            *(
-                self._judge(source, target, number, now)
-                for target, of_target in arrived.items()
-                for source, number in of_target.items()
-            )
+            *(self._forget(source, up_to, now) for source, up_to in delivered.items())
         )
 
-    async def _judge(self, source: int, target: int, arrived: int, now: float) -> None:
+    def _judge(self, source: int, target: int, arrived: int, now: float) -> None:
+        """Nothing new has come there."""
         pair = (source, target)
-        if arrived > self._arrived.get(pair, 0):
-            await self._forget(source, target, arrived, now)
-        elif now - self._progress_at.get(pair, now) > LOST_AFTER_S and source in self._pushed:
+        if now - self._progress_at.get(pair, now) > LOST_AFTER_S and source in self._pushed:
             self._log.warning("links have not arrived: sent again", source=source, target=target)
             self._pushed[source][target] = arrived
             self._progress_at[pair] = now
-            self._wanted.set()
+            self.wake([source])
 
     async def _take(self, source: int) -> list[Outgoing]:
         after: Mapping[int, int] = dict(self._pushed.get(source, {}))
@@ -136,14 +142,14 @@ class Outbox:
         except LeaseLost:
             return []
 
-    async def _forget(self, source: int, target: int, arrived: int, now: float) -> None:
-        pair = (source, target)
+    async def _forget(self, source: int, up_to: Mapping[int, int], now: float) -> None:
         try:
-            await self._store.change(source, lambda store: store.delivered(target, arrived))
+            await self._store.change_some_time(source, lambda store: store.delivered(up_to))
         except LeaseLost:
             return
-        self._arrived[pair] = arrived
-        self._progress_at[pair] = now
+        for target, arrived in up_to.items():
+            self._arrived[source, target] = arrived
+            self._progress_at[source, target] = now
 
 
 def _messages(
@@ -160,7 +166,7 @@ def _messages(
         del sizes[target]
 
     for source, batch in batches:
-        links = [(url, depth, redirects) for url, depth, redirects in orjson.loads(batch.payload)]
+        links = [tuple(link) for link in orjson.loads(batch.payload)]
         entry = LinksBatch(source, batch.sequence, batch.crawl, links)
         by_target.setdefault(batch.target, []).append(entry)
         sizes[batch.target] = sizes.get(batch.target, 0) + len(links)

@@ -7,9 +7,9 @@ requests in flight than connections. Every operation is O(log n).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from math import inf
 
 from manyhands.shared.crawl.store.model import ClaimedUrl
@@ -34,8 +34,27 @@ class Origin(HeapItem):
     ready_at: float = 0.0
     urls: deque[ClaimedUrl] = field(default_factory=deque)
     is_claiming: bool = False
-    # Something was queued while a claim was under way; the claim may have missed it.
+    # Something was queued while a claim was under way, which may have missed it. Of what was
+    # admitted the keys are known.
     has_news: bool = False
+    news: set[bytes] = field(default_factory=set)
+    # Those crawls for which the store has no URL of it that waits.
+    drained_for: tuple[int, ...] | None = None
+
+    def queued_again(self) -> None:
+        """A URL of it is in the store again."""
+        self.has_news = True
+        self.drained_for = None
+
+    def told_of(self, key: bytes, *, is_stored: bool) -> bool:
+        """A URL of it was admitted, or is about to be. Whether to claim it now."""
+        if self.is_claiming:
+            if is_stored:
+                self.news.add(key)
+            return False
+        if all(url.key != key for url in self.urls):
+            self.drained_for = None
+        return not self.urls
 
     @property
     def has_turns(self) -> bool:
@@ -77,6 +96,8 @@ class Domain(HeapItem):
     origins: dict[str, Origin] = field(default_factory=dict)
     # When the first of its origins with URLs that are not in memory is due.
     look_at: float = inf
+    # Since when it is in memory.
+    here_since: float = -inf
 
     @property
     def is_asked(self) -> bool:
@@ -211,6 +232,11 @@ class Schedule:
         """When `take` can give something, if nothing happens before."""
         first = self._due.first() or self._waiting.first()
         return None if first is None else max(now, first.at)
+
+    def due(self, now: float, most: int) -> Iterator[Domain]:
+        """Some of the domains that can be taken, with the one due for longest first."""
+        self._look(now)
+        return islice(self._due, most)
 
     @property
     def domains(self) -> int:

@@ -14,7 +14,7 @@ from math import inf
 
 from manyhands.shared.crawl.messages import NO_CRAWL
 from manyhands.shared.crawl.store import clock
-from manyhands.shared.crawl.store.model import NewUrl, StoredDomain
+from manyhands.shared.crawl.store.model import Claims, NewUrl, StoredDomain
 from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.shared.tasks import Tasks
 from manyhands.worker.crawl.frontier.hopeless import EndsHopeless, HopelessOrigins
@@ -23,14 +23,16 @@ from manyhands.worker.crawl.frontier.live_crawls import LiveCrawls
 from manyhands.worker.crawl.frontier.loading import (
     NO_CLAIMS,
     SOON_S,
-    Claims,
+    Hopeless,
     LoadedDomain,
+    Named,
     Wanted,
     claim_all,
     has_jobs_in,
     load_due,
-    load_one,
+    load_named,
 )
+from manyhands.worker.crawl.frontier.running import Running
 from manyhands.worker.crawl.frontier.schedule import Domain, Origin, Request, Schedule
 from manyhands.worker.crawl.politeness.delays import Delay, OriginState
 from manyhands.worker.crawl.shards.owned import OwnedShard
@@ -45,17 +47,25 @@ CLAIM_FOR_S = 2.0
 FEWEST_CLAIMED = 2
 MOST_CLAIMED = 32
 LEAVE_LOOK_S = 0.02
+NOBODY = Running()
 
 
 @dataclass(slots=True, eq=False)
 class ShardHosts:
-    """State: the domains of a shard that are in memory, by name, whether more are being loaded, and
-    whether it has no fetch job: without a crawl there is nothing to load then."""
+    """State: the domains of a shard that are in memory, by name, whether more are being loaded, the
+    keys of what was admitted meanwhile to others, and whether it has no fetch job: without a crawl
+    there is nothing to load then."""
 
     shard: OwnedShard
     domains: dict[str, Domain] = field(default_factory=dict)
     is_loading: bool = False
+    news: set[bytes] = field(default_factory=set)
     has_no_job: bool = False
+
+    def told_of(self, key: bytes, *, is_stored: bool) -> None:
+        """A URL of a domain that is not in memory was admitted, or is about to be."""
+        if self.is_loading and is_stored:
+            self.news.add(key)
 
     @property
     def is_busy(self) -> bool:
@@ -148,6 +158,7 @@ class WorkingSet:
         # Until one comes, even while the store is asked.
         hosts.has_no_job = are_jobs_all
         hosts.is_loading = True
+        hosts.news.clear()
         hopeless = self._hopeless[shard.number]
         try:
             due = partial(
@@ -158,14 +169,13 @@ class WorkingSet:
                 urls_each=FEWEST_CLAIMED,
             )
             look = hopeless.look_if_time()
-            loaded, found, has_jobs = await self._store.change(
-                shard.number,
-                lambda store: (
-                    due(store),
-                    look and look(store),
-                    are_jobs_all and has_jobs_in(store),
-                ),
-            )
+
+            def load(store: ShardStore) -> tuple[list[LoadedDomain], Hopeless | None, bool]:
+                loaded = due(store)
+                has_jobs = bool(loaded) or (are_jobs_all and has_jobs_in(store))
+                return loaded, look and look(store), has_jobs
+
+            loaded, found, has_jobs = await self._store.change(shard.number, load)
             hosts.has_no_job &= not has_jobs
         except Exception as error:
             self._store_failed(shard, error)
@@ -174,34 +184,29 @@ class WorkingSet:
             hosts.is_loading = False
         if found is not None:
             hopeless.found(found)
+        is_all = hosts.news <= _keys_of(loaded)
         for each in loaded:
-            self._take_in(shard, each)
+            self._take_in(shard, each, running if is_all else NOBODY)
         if loaded:
             self._wake()
 
     async def load_one(self, shard: OwnedShard, name: str) -> bool:
         """Load those origins of a domain that are not in memory. Returns whether they have
         anything to fetch."""
-        domain, running = self._domain(shard, name), self._crawls.running
-        if domain is None or not running.at(name):
+        domain, crawls = self._domain(shard, name), self._crawls.running.at(name)
+        if domain is None or not crawls:
             return False
-        call = partial(
-            load_one,
-            name=name,
-            running=running,
-            now=clock.now(),
-            urls_each=_claims_of(domain),
-            known={each.id for each in domain.origins.values() if each.is_served},
-        )
+        known = {each.id for each in domain.origins.values() if each.is_served}
+        named = Named(name, crawls, _claims_of(domain), known)
         try:
-            loaded = await self._store.change(shard.number, call)
+            loaded = await self._store.change_with(shard.number, load_named, named)
         except Exception as error:
             self._store_failed(shard, error)
             return False
         if loaded is None:
             return False
         if self._domain(shard, name) is not None:
-            self._take_in(shard, loaded)
+            self._take_in(shard, loaded, NOBODY)
             self._wake()
             return any(claims.urls for claims in loaded.claims.values())
         # Given up meanwhile.
@@ -210,9 +215,10 @@ class WorkingSet:
         self.notes.put_domain(domain, 0.0)
         return False
 
-    def told_new(self, number: int, urls: Sequence[NewUrl]) -> None:
-        """URLs were admitted. Domains in memory are refilled at once; the others come with a
-        load."""
+    def told_new(self, number: int, urls: Sequence[NewUrl], *, are_stored: bool = True) -> None:
+        """URLs were admitted. Domains in memory are refilled at once; the others come with a load.
+        Call it, too, when they are about to be stored, after that was asked for: then what leads
+        to their turns is asked for in the same transaction."""
         hosts = self._shards.get(number)
         if hosts is None or hosts.shard.is_leaving:
             return
@@ -221,13 +227,16 @@ class WorkingSet:
         unknown = set()
         for url in urls:
             domain = hosts.domains.get(url.domain)
-            if domain is None:
+            origin = None if domain is None else domain.origins.get(url.origin)
+            if origin is not None:
+                if origin.told_of(url.key, is_stored=are_stored):
+                    self.refill(origin)
+            elif domain is not None:
+                unknown.add(domain.name)
+            else:
                 is_other = True
-            elif (origin := domain.origins.get(url.origin)) is None:
-                unknown.add(url.domain)
-            elif origin.is_claiming or not origin.urls:
-                self.refill(origin)
-        for name in unknown:
+                hosts.told_of(url.key, is_stored=are_stored)
+        for name in unknown if are_stored else ():
             self._tasks.spawn(self.load_one(hosts.shard, name))
         if is_other and not hosts.is_loading:
             self._tasks.spawn(self.load(hosts.shard))
@@ -242,7 +251,9 @@ class WorkingSet:
         here = domain.origins.get(origin.name)
         if here is None:
             self._tasks.spawn(self.load_one(shard, domain.name))
-        elif here.is_claiming or not here.urls:
+            return
+        here.queued_again()
+        if not here.urls:
             self.refill(here)
 
     def orders_changed(self, domains: Collection[str]) -> None:
@@ -297,11 +308,16 @@ class WorkingSet:
             self._drop_origin(origin, until)
 
     def refill(self, origin: Origin) -> None:
-        if origin.is_claiming:
-            origin.has_news = True
-        elif origin in self.origins:
+        """It has few URLs, or none. One that a claim finds none for leaves memory."""
+        if origin.is_claiming or origin not in self.origins:
+            return
+        if origin.drained_for == self._crawls.running.at(origin.domain.name):
+            if not (origin.urls or origin.is_asked):
+                self._drop_origin(origin, None)
+        else:
             origin.is_claiming = True
             origin.has_news = False
+            origin.news.clear()
             self._tasks.spawn(self._claim_more(origin))
 
     def place(self, origin: Origin, claims: Claims = NO_CLAIMS, ready_at: float = 0.0) -> None:
@@ -333,10 +349,12 @@ class WorkingSet:
             return
         finally:
             origin.is_claiming = False
+        has_news = origin.has_news or not origin.news <= {url.key for url in claims.urls}
+        origin.drained_for = crawls if claims.is_all and not has_news else None
         if origin not in self.origins:
             # Given up meanwhile.
             self.notes.give_back(shard, claims.urls)
-        elif origin.has_news and not (claims.urls or origin.urls):
+        elif has_news and not (claims.urls or origin.urls):
             self.refill(origin)
         elif claims.urls or origin.urls or _is_soon(claims.due_at):
             self.place(origin, claims)
@@ -349,7 +367,8 @@ class WorkingSet:
         hosts = self.hosts_of(shard)
         return None if hosts is None else hosts.domains.get(name)
 
-    def _take_in(self, shard: OwnedShard, loaded: LoadedDomain) -> None:
+    def _take_in(self, shard: OwnedShard, loaded: LoadedDomain, running: Running) -> None:
+        """`running` are the crawls for which all was looked for."""
         hosts, stored = self.hosts_of(shard), loaded.domain
         if hosts is None:
             return
@@ -371,6 +390,8 @@ class WorkingSet:
                 state = OriginState.from_bytes(each.notes)
                 origin = domain.origins[each.origin] = Origin(each.id, each.origin, domain, state)
                 self.origins.add(origin)
+                crawls = running.at(stored.name)
+                origin.drained_for = crawls if crawls and claims.is_all else None
             self.place(origin, claims, each.ready_at)
 
     def _drop_origin(self, origin: Origin, due_at: float | None) -> None:
@@ -408,6 +429,10 @@ def _claims_of(domain: Domain) -> int:
     return max(FEWEST_CLAIMED, min(MOST_CLAIMED, int(CLAIM_FOR_S / domain.delay_s)))
 
 
+def _keys_of(loaded: Sequence[LoadedDomain]) -> set[bytes]:
+    return {url.key for one in loaded for claims in one.claims.values() for url in claims.urls}
+
+
 def _is_soon(due_at: float | None) -> bool:
     return due_at is not None and due_at - clock.now() <= SOON_S
 
@@ -428,7 +453,7 @@ def give_back(working_set: WorkingSet, shard: OwnedShard, crawl: int, name: str)
 def _new_domain(
     shard: OwnedShard, stored: StoredDomain, notes: HostNotes, crawls: LiveCrawls
 ) -> Domain:
-    domain = Domain(stored.id, stored.name, shard, stored.delay_s)
+    domain = Domain(stored.id, stored.name, shard, stored.delay_s, here_since=time.monotonic())
     domain.ended_at = notes.loop_time(stored.next_at) - stored.delay_s
     domain.pace = partial(crawls.pace_of_stored, stored.name, stored.delay_s)
     domain.next_at = domain.ended_at + domain.pace().seconds

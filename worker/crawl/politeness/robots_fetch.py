@@ -1,5 +1,6 @@
 """Fetches the robots.txt of an origin when its rules are neither in memory nor stored."""
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -43,9 +44,10 @@ class Learned:
 
 
 class RobotsFetches:
-    """State: the rules in memory."""
+    """State: the rules in memory, and how many requests came to what."""
 
     def __init__(self, fetcher: HopFetcher, retry_s: float) -> None:
+        self.outcomes = Counter({"answered": 0, "unreachable": 0, "cut short": 0})
         self._fetcher = fetcher
         self._cache = RobotsCache(CACHE_BYTES, retry_s, clock.now)
 
@@ -72,11 +74,19 @@ class RobotsFetches:
         except Exception as error:
             learned.error = error
         learned.was_requested = source.was_requested
+        if learned.was_requested:
+            self.outcomes[_outcome(learned.rules)] += 1
         return learned
 
     async def close(self) -> None:
         """End what is under way; those who wait for it are cancelled."""
         await self._cache.close()
+
+
+def _outcome(rules: RobotsRules | None) -> str:
+    if rules is None:
+        return "cut short"
+    return "unreachable" if rules.is_unreachable else "answered"
 
 
 class _Source:

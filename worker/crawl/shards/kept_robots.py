@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 
 from manyhands.shared.crawl.store.model import StoredRobots
+from manyhands.shared.crawl.store.protocol import ShardStore
 from manyhands.worker.crawl.shards.open_requests import Check, OpenRequests
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
@@ -28,7 +29,7 @@ class KeptRobots:
         self._shard = shard
 
     async def load(self, origin: str) -> StoredRobots | None:
-        return await self._store.change(self._shard.number, lambda store: store.robots(origin))
+        return await self._store.change_with(self._shard.number, _robots, origin)
 
     async def keep(self, origin: str, robots: StoredRobots) -> None:
         await self._store.change(
@@ -37,3 +38,8 @@ class KeptRobots:
 
     def under_lease(self) -> AbstractAsyncContextManager[Check]:
         return self._requests.under_lease_of(self._shard)
+
+
+def _robots(store: ShardStore, origins: list[str]) -> list[StoredRobots | None]:
+    kept = store.robots(origins)
+    return [kept.get(origin) for origin in origins]

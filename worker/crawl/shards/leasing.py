@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
@@ -40,8 +41,8 @@ class Resharding(Protocol):
 
 class Leasing:
     """State: `shards`, the open ones; those with damaged files; the last epoch of each that was
-    given up; whether new ones are claimed; the number of members; and the last number of shards
-    logged. `longest_fetch_s` is how long a request of this process can last.
+    given up; what moved; whether new ones are claimed; the number of members; and the last number
+    of shards logged. `longest_fetch_s` is how long a request of this process can last.
 
     Announces what happens to shards. `opened`: a new one. `lost`: one was taken from us, perhaps
     because this process seemed dead to the others. `closed`: one is gone, for whatever reason;
@@ -74,6 +75,8 @@ class Leasing:
         self.requests = OpenRequests(self.lease_guard)
         self.shards: dict[int, OwnedShard] = {}
         self._given_up: dict[int, int] = {}
+        # Shards that came and went, by how.
+        self.moves = Counter({"claimed": 0, "taken over": 0, "given back": 0, "given up": 0})
         self.damaged: set[int] = set()
         self.members = 1
         self.is_stopping = False
@@ -171,6 +174,7 @@ class Leasing:
         if shard is None:
             return
         self.requests.end(shard)
+        self.moves["given up"] += 1
         self._given_up[number] = shard.epoch
         self._log.warning("shard given up", shard=number, reason=why)
         self.lost()
@@ -203,7 +207,8 @@ class Leasing:
         wanted = shards_to_claim(self.name, count, members, leases, self.damaged)
         # Those that are open here are renewed, late as they may be.
         free = [number for number in wanted if number not in self.shards]
-        await asyncio.gather(*(self._claim(number) for number in free))
+        ran_out = {lease.shard for lease in leases if not lease.is_live and not lease.is_given_back}
+        await asyncio.gather(*(self._claim(number, number in ran_out) for number in free))
         if len(self.shards) != self._said:
             self._said = len(self.shards)
             self._log.info("owns shards", owned=len(self.shards), of=count)
@@ -228,7 +233,8 @@ class Leasing:
             what_to_do=self._control.store.what_to_do,
         )
 
-    async def _claim(self, number: int) -> None:
+    async def _claim(self, number: int, is_takeover: bool) -> None:
+        """`is_takeover`: its last owner did not give it back."""
         lease_s = self._settings.lease_s
         asked_at = self.lease_guard.now()
         epoch = await self._control.ask(
@@ -259,6 +265,7 @@ class Leasing:
             return
         shard = OwnedShard(number, epoch)
         self.shards[number] = shard
+        self.moves["taken over" if is_takeover else "claimed"] += 1
         self.opened(shard)
         self.changed()
 
@@ -271,6 +278,7 @@ class Leasing:
             return
         if self.shards.pop(shard.number, None) is None:
             return
+        self.moves["given back"] += 1
         self.lease_guard.ended(shard.number)
         self.closed(shard)
         self.changed()

@@ -22,7 +22,9 @@ from manyhands.shared.crawl.store.absence import Absence
 from manyhands.shared.crawl.store.errors import StateAway, StateError
 from manyhands.shared.crawl.store.model import LeaseLost
 from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.histogram import Histogram
 from manyhands.worker.crawl.announcement import Announcement
+from manyhands.worker.service.families import DURATION_BOUNDS_S
 
 # Between two attempts while the place of a shard is away.
 AGAIN_S = 0.1
@@ -57,20 +59,23 @@ class _Together(NamedTuple):
 
 
 class StoreThreads:
-    """State: the open stores (each touched by one thread at a time), and what was not handed over
-    yet. `patience_s` says how long what nobody waits for may wait; the rest is the store's own, see
-    `protocol.Store`."""
+    """State: the open stores (each touched by one thread at a time), what was not handed over
+    yet, and how long transactions took. `patience_s` says how long what nobody waits for may
+    wait; the rest is the store's own, see `protocol.Store`, whose `writers` are asked for when
+    there is first something to do."""
 
     def __init__(
         self,
         patience_s: Callable[[], float],
         *,
         gather_s: float,
-        writers: int,
+        writers: Callable[[], int],
         places: Sequence[Absence],
     ) -> None:
         # A shard's store cannot be used: announced before those hear who asked for something of it.
         self.failed: Announcement[[int, StateError]] = Announcement()
+        # How long transactions took, with the wait for a place that was away.
+        self.took = Histogram(DURATION_BOUNDS_S)
         self._patience_s = patience_s
         self._gather_s = gather_s
         self._loop = asyncio.get_running_loop()
@@ -82,19 +87,9 @@ class StoreThreads:
         # By shard and call.
         self._together: dict[tuple[int, Any], _Together] = {}
         self._places = places
-        self._work = [_Work(writers) for _ in places]
-        self._threads = [
-            threading.Thread(
-                target=self._run_all,
-                args=(work,),
-                name=f"crawl-store-{place}-{number}",
-                daemon=True,
-            )
-            for place, work in enumerate(self._work)
-            for number in range(writers)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._writers = writers
+        self._work = [_Work() for _ in places]
+        self._threads: list[threading.Thread] = []
 
     def change(self, shard: int, call: Callable[[ShardStore], Result]) -> asyncio.Future[Result]:
         """Call it with the shard's store, in a transaction. Raises LeaseLost when the shard is no
@@ -195,27 +190,53 @@ class StoreThreads:
 
     def _hand_over(self) -> None:
         gathered, self._gathered = self._gathered, []
+        if not self._threads:
+            self._start_threads(self._writers())
         for number, work in enumerate(self._work):
             work.add([one for one in gathered if self._place_of(one.shard) == number])
         for place in [place for place in self._together if place[0] in self._going]:
             del self._together[place]
         self._going.clear()
 
+    def _start_threads(self, writers: int) -> None:
+        for place, work in enumerate(self._work):
+            work.is_one_writer = writers == 1
+            for number in range(writers):
+                thread = threading.Thread(
+                    target=self._run_all,
+                    args=(work,),
+                    name=f"crawl-store-{place}-{number}",
+                    daemon=True,
+                )
+                self._threads.append(thread)
+                thread.start()
+
     def _place_of(self, shard: int) -> int:
         return shard % len(self._places)
+
+    def _answered(self, results: Results, took_s: Iterable[float]) -> None:
+        for seconds in took_s:
+            self.took.add(seconds)
+        _resolve(results)
 
     # In the threads
 
     def _run_all(self, work: "_Work") -> None:
         while taken := work.take():
             results: Results = []
+            took_s: list[float] = []
             for shard, changes in taken.items():
                 for is_outside, run in groupby(changes, key=lambda change: change.is_outside):
                     gathered = list(run)
-                    results += _outside(gathered) if is_outside else self._in_one(shard, gathered)
+                    if is_outside:
+                        results += _outside(gathered)
+                        continue
+                    began_at = time.monotonic()
+                    results += self._in_one(shard, gathered)
+                    took_s.append(time.monotonic() - began_at)
             # A loop that is closed has nobody left who waits.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(_resolve, results)
+                self._loop.call_soon_threadsafe(self._answered, results, took_s)
             # Only now, so that the answers come in the order of the changes.
             work.done(taken)
 
@@ -249,11 +270,11 @@ class StoreThreads:
 
 
 class _Work:
-    """What the threads share. State: the changes of each shard that wait, and which shards are in
-    the hands of a thread or waiting for one."""
+    """What the threads share. State: whether there is only one, the changes of each shard that
+    wait, and which shards are in the hands of a thread or waiting for one."""
 
-    def __init__(self, writers: int) -> None:
-        self._is_one_writer = writers == 1
+    def __init__(self) -> None:
+        self.is_one_writer = False
         self._changed = threading.Condition()
         self._waiting: dict[int, list[_Change]] = {}
         self._ready: deque[int] = deque()
@@ -274,7 +295,7 @@ class _Work:
         thread, since its answers cost less when they are given together. Empty: the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready or self._is_stopping)
-            number = len(self._ready) if self._is_one_writer else min(1, len(self._ready))
+            number = len(self._ready) if self.is_one_writer else min(1, len(self._ready))
             shards = [self._ready.popleft() for _ in range(number)]
             self._taken.update(shards)
             return {shard: self._waiting.pop(shard) for shard in shards}

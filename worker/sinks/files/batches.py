@@ -14,8 +14,9 @@ from math import inf
 from typing import Protocol
 
 from manyhands.shared.errors import ManyhandsError
+from manyhands.shared.sinks.manifest_tables import SegmentState
 from manyhands.worker.records import Record
-from manyhands.worker.sinks.files.manifest import Manifest, SegmentState, digest
+from manyhands.worker.sinks.files.manifest import Manifest, digest
 from manyhands.worker.sinks.files.segments import OwnSegment, settle
 from manyhands.worker.sinks.protocol import RecordsRefused
 

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import zstandard
 
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.manifest_tables import lines_manifest
+from manyhands.shared.sinks.places import Place, parse_place
 from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.files.batches import MIB, NEVER, BatchWriter, SealedAt
 from manyhands.worker.sinks.files.file_sink import FileSink
-from manyhands.worker.sinks.files.line_files import ZSTD, LineFiles, LineKeeper, manifest_path
+from manyhands.worker.sinks.files.line_files import ZSTD, LineFiles, LineKeeper
 from manyhands.worker.sinks.files.manifest import Manifest
-from manyhands.worker.sinks.files.places import Place, parse_place
 from manyhands.worker.sinks.files.publishing import Publishing, as_it_is
 from manyhands.worker.sinks.files.segments import Spool
 from manyhands.worker.sinks.files.stores import store_of
@@ -40,7 +41,7 @@ class JsonlSink(FileSink):
             raise ConfigError(f"SINKS: {place.name} must be a file, but is a directory")
 
         def manifest() -> Manifest:
-            return Manifest.open(manifest_path(path))
+            return Manifest.open(lines_manifest(path))
 
         form = JsonlFormat(is_packed=path.suffix == ZSTD)
         super().__init__(

@@ -13,17 +13,14 @@ from pathlib import Path
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.logs import get_logger
-from manyhands.worker.sinks.files.manifest import Manifest, Segment
+from manyhands.shared.sinks.manifest_tables import Segment, lines_manifest
+from manyhands.worker.sinks.files.manifest import Manifest
 from manyhands.worker.sinks.files.segment_file import SegmentFile
 from manyhands.worker.sinks.files.segments import OwnSegment, cut_to_what_counts, taken_over
 
 MOST_FILES = 1000
 ZSTD = ".zst"
 _SEARCHED_AT_ONCE = 64 * 1024
-
-
-def manifest_path(path: Path) -> Path:
-    return path.with_name(path.name + ".manifest")
 
 
 class LineFiles:
@@ -73,7 +70,7 @@ class LineFiles:
         if file.length:
             raise ConfigError(
                 f"SINKS: {file.path} is not as its manifest says: move it elsewhere, "
-                f"or {manifest_path(self._path)} back"
+                f"or {lines_manifest(self._path)} back"
             )
         return 0
 

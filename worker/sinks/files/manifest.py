@@ -13,16 +13,20 @@ import hashlib
 import sqlite3
 from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import Self
 
-from manyhands.shared.crawl.page_fields import FIRST_VERSION
 from manyhands.shared.crawl.store.errors import StateBusy, StateError
 from manyhands.shared.crawl.store.sqlite.database import Database, open_file
-from manyhands.shared.crawl.store.sqlite.schema import Schema
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.manifest_tables import (
+    IS_UNFINISHED,
+    PAGE_SCHEMA,
+    SCHEMA,
+    SET_STATE,
+    Segment,
+    SegmentState,
+)
 from manyhands.worker.sinks.files.segment_file import sync_directory
 
 # Others hold the lock for milliseconds; on a disk that is very slow, for seconds.
@@ -53,44 +57,7 @@ _PERMANENT_ERRORS = (
 )
 
 
-class SegmentState(IntEnum):
-    """PUBLISHED: it is in its final place. LOST: its file was removed or cut from outside."""
-
-    OPEN = 0
-    SEALED = 1
-    PUBLISHED = 2
-    LOST = 3
-
-
-@dataclass(slots=True, frozen=True)
-class Segment:
-    """`size` is the committed part of its file, in bytes. Times are in seconds since the epoch."""
-
-    name: str
-    state: SegmentState
-    size: int
-    records: int
-    created_at: float
-
-
-_PAGE_SCHEMA = "page_schema"
-_IS_UNFINISHED = f"state <= {SegmentState.SEALED:d}"
 _COLUMNS = "name, state, size, records, created_at"
-_FIRST = (
-    "CREATE TABLE segments ("
-    " name TEXT PRIMARY KEY, state INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL,"
-    " records INTEGER NOT NULL DEFAULT 0, claims INTEGER NOT NULL DEFAULT 0,"
-    " created_at REAL NOT NULL) WITHOUT ROWID",
-    f"CREATE INDEX segments_unfinished ON segments (created_at) WHERE {_IS_UNFINISHED}",
-    "CREATE TABLE ids (digest BLOB PRIMARY KEY) WITHOUT ROWID",
-)
-# Segments without a version of their pages' schema are from before there were versions.
-_SECOND = (
-    "CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
-    f"INSERT INTO facts SELECT '{_PAGE_SCHEMA}', {FIRST_VERSION}"
-    " WHERE EXISTS (SELECT 1 FROM segments)",
-)
-SCHEMA = Schema(0x4D48_4D46, (_FIRST, _SECOND))  # "MHMF"
 
 
 def digest(record_id: str) -> bytes:
@@ -133,9 +100,9 @@ class Manifest:
     def page_schema(self, version: int) -> int:
         """That of the pages here: `version` from now on if there were none."""
         with self.transaction():
-            self._database.run("INSERT OR IGNORE INTO facts VALUES (?, ?)", (_PAGE_SCHEMA, version))
+            self._database.run("INSERT OR IGNORE INTO facts VALUES (?, ?)", (PAGE_SCHEMA, version))
             found: int = self._database.value(
-                "SELECT value FROM facts WHERE name = ?", (_PAGE_SCHEMA,)
+                "SELECT value FROM facts WHERE name = ?", (PAGE_SCHEMA,)
             )
         return found
 
@@ -167,7 +134,7 @@ class Manifest:
     def unfinished(self) -> list[Segment]:
         """Those that are open or sealed, the oldest first."""
         rows = self._database.rows(
-            f"SELECT {_COLUMNS} FROM segments WHERE {_IS_UNFINISHED} ORDER BY created_at, name"
+            f"SELECT {_COLUMNS} FROM segments WHERE {IS_UNFINISHED} ORDER BY created_at, name"
         )
         return [_segment(*row) for row in rows]
 
@@ -175,7 +142,7 @@ class Manifest:
         """How many segments are sealed and not published yet, and their bytes."""
         count, size = self._database.row(
             "SELECT count(*), coalesce(sum(size), 0) FROM segments"
-            f" WHERE {_IS_UNFINISHED} AND state = {SegmentState.SEALED:d}"
+            f" WHERE {IS_UNFINISHED} AND state = {SegmentState.SEALED:d}"
         )
         return count, size
 
@@ -202,7 +169,7 @@ class Manifest:
         )
 
     def set_state(self, name: str, state: SegmentState) -> None:
-        self._database.run("UPDATE segments SET state = ? WHERE name = ?", (state, name))
+        self._database.run(SET_STATE, (state, name))
 
     def resize(self, name: str, size: int) -> None:
         """After the file was changed from outside."""

@@ -10,20 +10,19 @@ from typing import cast
 from manyhands.shared.closing import closed_on_error
 from manyhands.shared.crawl.page_fields import VERSION
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.manifest_tables import PARQUET_MANIFEST, PARQUET_SPOOL
+from manyhands.shared.sinks.places import parse_place
 from manyhands.worker.records import PageRecord, Record
 from manyhands.worker.sinks.files.batches import MIB, BatchWriter, SealedAt
 from manyhands.worker.sinks.files.file_sink import FileSink
 from manyhands.worker.sinks.files.manifest import Manifest
 from manyhands.worker.sinks.files.parquet_tables import convert, frames
-from manyhands.worker.sinks.files.places import parse_place
 from manyhands.worker.sinks.files.publishing import Publishing
 from manyhands.worker.sinks.files.segments import Spool
 from manyhands.worker.sinks.files.stores import store_of
 from manyhands.worker.sinks.rows import rows_of
 
 SEALED_AT = SealedAt(size=64 * MIB, age_s=15 * 60)
-SPOOL = "_spool"
-MANIFEST = "parquet.manifest"
 SUFFIX = ".arrows"
 
 
@@ -32,10 +31,10 @@ class ParquetSink(FileSink):
 
     def __init__(self, url: str) -> None:
         place = parse_place(url, {})
-        directory = place.path / SPOOL if place.bucket is None else place.path
+        directory = place.path / PARQUET_SPOOL if place.bucket is None else place.path
 
         def spool() -> Spool:
-            manifest = Manifest.open(directory / MANIFEST)
+            manifest = Manifest.open(directory / PARQUET_MANIFEST)
             with closed_on_error(manifest):
                 _check_schema(manifest, place.name)
             return Spool(manifest, directory, SUFFIX)

@@ -17,6 +17,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from manyhands.shared.crawl.page_fields import FIELDS, OF_LINKS, VERSION, Kind
+from manyhands.shared.sinks.manifest_tables import PARQUET_EDGES, PARQUET_PAGES
 from manyhands.worker.records import PageRecord
 from manyhands.worker.sinks.files.segment_file import sync_file
 from manyhands.worker.sinks.rows import json_of, valid_text
@@ -158,7 +159,10 @@ def convert(path: Path, name: str) -> Iterator[tuple[Path, str]]:
     segment becomes the same files again. At most a row group is in memory."""
     stem = name.partition(".")[0]
     for partition, places in _partitions(path).items():
-        for table, schema, of_pages in (("pages", PAGES, _pages), ("edges", EDGES, _edges)):
+        for table, schema, of_pages in (
+            (PARQUET_PAGES, PAGES, _pages),
+            (PARQUET_EDGES, EDGES, _edges),
+        ):
             made = path.with_name(f"{stem}.{table}.part")
             try:
                 if _write(made, schema, map(of_pages, _tables(path, places))):

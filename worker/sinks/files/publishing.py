@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from manyhands.worker.sinks.files.manifest import Segment, SegmentState
+from manyhands.shared.sinks.manifest_tables import Segment, SegmentState
 from manyhands.worker.sinks.files.segment_file import SegmentFile, make_directory, sync_directory
 from manyhands.worker.sinks.files.segments import Spool
 

@@ -9,8 +9,8 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from manyhands.shared.errors import ConfigError, ManyhandsError
+from manyhands.shared.sinks.places import Bucket
 from manyhands.worker.net.buckets import S3Answer, open_bucket
-from manyhands.worker.sinks.files.places import Bucket
 
 # An upload holds this many parts of this size in memory.
 PART_BYTES = 8 * 1024 * 1024

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from manyhands.shared.logs import get_logger
-from manyhands.worker.sinks.files.manifest import Manifest, Segment, SegmentState
+from manyhands.shared.sinks.manifest_tables import Segment, SegmentState
+from manyhands.worker.sinks.files.manifest import Manifest
 from manyhands.worker.sinks.files.segment_file import SegmentFile
 
 OPEN = ".open"

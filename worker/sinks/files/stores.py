@@ -3,7 +3,7 @@
 from typing import cast
 
 from manyhands.shared.extras import import_extra
-from manyhands.worker.sinks.files.places import Place
+from manyhands.shared.sinks.places import Place
 from manyhands.worker.sinks.files.publishing import Directory, Store
 
 # Imported only when a sink writes to S3: nothing else needs the library.

@@ -11,11 +11,11 @@ import zstandard
 from isal import isal_zlib
 
 from manyhands.shared.jobs import rfc3339
+from manyhands.shared.sinks.places import parse_place
 from manyhands.worker.records import Capture, Record
 from manyhands.worker.sinks.files.batches import GIB, BatchWriter, SealedAt
 from manyhands.worker.sinks.files.file_sink import FileSink
 from manyhands.worker.sinks.files.manifest import Manifest
-from manyhands.worker.sinks.files.places import parse_place
 from manyhands.worker.sinks.files.publishing import Publishing, as_it_is
 from manyhands.worker.sinks.files.segments import Spool
 from manyhands.worker.sinks.files.stores import store_of

@@ -17,6 +17,7 @@ from aiohttp import ClientSession, ClientTimeout
 
 from manyhands.shared.crawl.page_fields import VERSION
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.server_url import server_url
 from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.rows import rows_of
@@ -36,7 +37,6 @@ from manyhands.worker.sinks.servers.elasticsearch_bulk import (
     reason_in,
     requests_of,
 )
-from manyhands.worker.sinks.servers.server_url import server_url
 
 EXAMPLE = "elasticsearch://user:password@host:9200/index"
 DEFAULT_PORT = 9200

@@ -15,11 +15,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.server_url import ServerUrl, server_url
 from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.rows import rows_of
 from manyhands.worker.sinks.servers.kafka_messages import messages_of, topics_of
-from manyhands.worker.sinks.servers.server_url import ServerUrl, server_url
 
 EXAMPLE = "kafka://host:9092,host:9092/topic"
 DEFAULT_PORT = 9092

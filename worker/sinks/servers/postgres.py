@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import asyncpg
 
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.server_url import server_url
 from manyhands.worker.records import PageRecord, PlainRecord, Record
 from manyhands.worker.sinks.protocol import RecordsRefused
 from manyhands.worker.sinks.rows import reason_of, rows_of
@@ -26,7 +27,6 @@ from manyhands.worker.sinks.servers.postgres_tables import (
     Table,
     table_and_row,
 )
-from manyhands.worker.sinks.servers.server_url import server_url
 
 EXAMPLE = "postgres://user:password@host:5432/database"
 DEFAULT_PORT = 5432

@@ -192,7 +192,7 @@ class PostgresControl:
 
     def leases(self) -> list[Lease]:
         rows = self._rows(
-            f"SELECT shard, owner, epoch, until > {_NOW} FROM @leases"
+            f"SELECT shard, owner, epoch, until > {_NOW}, until = 0 FROM @leases"
             " WHERE shard < (SELECT value FROM @facts WHERE name = 'shards') ORDER BY shard"
         )
         return [Lease(*row) for row in rows]

@@ -24,7 +24,9 @@ from manyhands.shared.crawl.store.errors import StateAway, StateBusy, StateError
 from manyhands.shared.crawl.store.postgres.place import Place
 
 # A process has no more of them, to each database.
-MOST_CONNECTIONS = 4
+MOST_CONNECTIONS = 6
+# So often a way there and back is taken to know how long it is: the shortest counts.
+ROUND_TRIPS = 3
 # How long a way back is looked for, counted from when the server was missed first, and how long the
 # first and the longest wait between attempts are, s.
 RECONNECT_S = 5.0
@@ -186,14 +188,16 @@ class _Open:
 
 
 class Database:
-    """State: the connections that nobody uses at the moment, room for more, and whether the server
-    is away. `is_patient`: a statement may take minutes, as those of a check do that read a whole
-    shard, and silence means nothing."""
+    """State: the connections that nobody uses at the moment, room for more, whether the server is
+    away, and how far it was when that was measured. `is_patient`: a statement may take minutes, as
+    those of a check do that read a whole shard, and silence means nothing."""
 
     def __init__(self, place: Place, *, is_patient: bool = False) -> None:
         self.place = place
         self._is_patient = is_patient
         self.absence = Absence(place.shown)
+        # There and back; 0: not measured.
+        self.round_trip_s = 0.0
         self._room = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
@@ -234,6 +238,14 @@ class Database:
         """The first column of the first row, or None."""
         rows = self.ask(sql, parameters)
         return rows[0][0] if rows else None
+
+    def measure_round_trip(self) -> None:
+        took_s = []
+        for _ in range(ROUND_TRIPS):
+            asked_at = time.monotonic()
+            self.ask("SELECT 1")
+            took_s.append(time.monotonic() - asked_at)
+        self.round_trip_s = min(took_s)
 
     def close(self) -> None:
         with self._lock:

@@ -1,15 +1,20 @@
 """Batches of links between shards, and robots.txt files, see `rows.ShardRows`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from manyhands.shared.crawl.store.model import Outgoing, StoredRobots
-from manyhands.shared.crawl.store.postgres.arrays import numbers
+from manyhands.shared.crawl.store.postgres.arrays import numbers, texts
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
 
+# `left` of its target come after it.
 _SEND = (
-    "WITH next AS (INSERT INTO @sent AS sent VALUES (%s, 1)"
-    " ON CONFLICT (target) DO UPDATE SET last = sent.last + 1 RETURNING last)"
-    " INSERT INTO @outgoing SELECT %s, last, %s, %s FROM next RETURNING sequence"
+    "WITH given AS MATERIALIZED (SELECT target, payload,"
+    " row_number() OVER (PARTITION BY target ORDER BY place DESC) - 1 AS left"
+    " FROM unnest(%s::integer[], %s::bytea[]) WITH ORDINALITY AS listed (target, payload, place)),"
+    " sent AS (INSERT INTO @sent AS sent SELECT target, count(*) FROM given GROUP BY target"
+    " ON CONFLICT (target) DO UPDATE SET last = sent.last + excluded.last RETURNING target, last)"
+    " INSERT INTO @outgoing SELECT target, last - given.left, %s, payload"
+    " FROM given JOIN sent USING (target)"
 )
 # From each target in turn what is beyond its number, as far as the limit goes.
 _OUTGOING = (
@@ -19,58 +24,61 @@ _OUTGOING = (
     " ORDER BY target, outgoing.sequence LIMIT %s"
 )
 _FORGET = (
-    "WITH gone AS (DELETE FROM @outgoing WHERE target = %s AND sequence <= %s RETURNING crawl)"
+    "WITH gone AS (DELETE FROM @outgoing AS outgoing"
+    " USING unnest(%s::integer[], %s::bigint[]) AS arrived (target, up_to)"
+    " WHERE outgoing.target = arrived.target AND sequence <= up_to RETURNING crawl)"
     " SELECT crawl, count(*) FROM gone GROUP BY crawl"
 )
-_UP_TO = "SELECT up_to FROM @received WHERE source = %s"
-_ADD_AHEAD = "INSERT INTO @received_ahead VALUES (%s, %s) ON CONFLICT DO NOTHING RETURNING sequence"
-# The end of the run of numbers that begins with the next one.
-_END_OF_RUN = (
-    "SELECT max(sequence) FROM (SELECT sequence, row_number() OVER (ORDER BY sequence) AS place"
-    " FROM @received_ahead WHERE source = %s AND sequence > %s) AS ahead"
-    " WHERE sequence = %s + place"
+_ADD_AHEAD = (
+    "INSERT INTO @received_ahead SELECT source, sequence"
+    " FROM unnest(%s::integer[], %s::bigint[]) AS given (source, sequence) WHERE sequence >"
+    " coalesce((SELECT up_to FROM @received WHERE source = given.source), 0)"
+    " ON CONFLICT DO NOTHING RETURNING source, sequence"
+)
+# To the end of the run of numbers that begins with the next one.
+_ADVANCE = (
+    "WITH ends AS MATERIALIZED (SELECT source, max(sequence) AS up_to FROM"
+    " (SELECT source, sequence, row_number() OVER (PARTITION BY source ORDER BY sequence) +"
+    " coalesce((SELECT up_to FROM @received WHERE source = ahead.source), 0) AS of_run"
+    " FROM @received_ahead AS ahead WHERE source = ANY(%s::integer[])) AS numbered"
+    " WHERE sequence = of_run GROUP BY source),"
+    " gone AS (DELETE FROM @received_ahead AS ahead USING ends"
+    " WHERE ahead.source = ends.source AND ahead.sequence <= ends.up_to)"
+    " INSERT INTO @received SELECT source, up_to FROM ends"
+    " ON CONFLICT (source) DO UPDATE SET up_to = excluded.up_to"
 )
 
 
 class PostgresLinks(ShardTables):
     """What an owner keeps for others, and of others."""
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        [(sequence,)] = self._changed(_SEND, (target, target, crawl, payload))
-        return Outgoing(target, sequence, crawl, payload)
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        targets, payloads = zip(*batches, strict=True)
+        self._send(_SEND, (numbers(targets), list(payloads), crawl))
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         rows = self._rows(_OUTGOING, (numbers(after), numbers(after.values()), limit))
         return [Outgoing(*row) for row in rows]
 
-    def forget_outgoing(self, target: int, up_to: int) -> dict[int, int]:
-        return dict(self._changed(_FORGET, (target, up_to)))
+    def forget_outgoing(self, up_to: Mapping[int, int]) -> dict[int, int]:
+        return dict(self._changed(_FORGET, (numbers(up_to), numbers(up_to.values()))))
 
-    def receive(self, source: int, sequence: int) -> bool:
-        up_to = self._value(_UP_TO, (source,)) or 0
-        if sequence <= up_to:
-            return False
-        is_new = bool(self._changed(_ADD_AHEAD, (source, sequence)))
-        if sequence == up_to + 1:
-            self._advance(source, up_to)
-        return is_new
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        sources, sequences = zip(*batches, strict=True)
+        new = set(self._changed(_ADD_AHEAD, (numbers(sources), numbers(sequences))))
+        if new:
+            self._send(_ADVANCE, (numbers({source for source, _ in new}),))
+        # Of those that are there twice the first.
+        places = {batch: place for place, batch in reversed(list(enumerate(batches)))}
+        return sorted(places[batch] for batch in new)
 
-    def _advance(self, source: int, up_to: int) -> None:
-        up_to = self._value(_END_OF_RUN, (source, up_to, up_to))
-        self._send(
-            "DELETE FROM @received_ahead WHERE source = %s AND sequence <= %s", (source, up_to)
-        )
-        self._send(
-            "INSERT INTO @received VALUES (%s, %s)"
-            " ON CONFLICT (source) DO UPDATE SET up_to = excluded.up_to",
-            (source, up_to),
-        )
-
-    def robots(self, origin: str) -> StoredRobots | None:
+    def robots(self, origins: Collection[str]) -> dict[str, StoredRobots]:
         rows = self._rows(
-            "SELECT kind, body, fetched_at, expires_at FROM @robots WHERE origin = %s", (origin,)
+            "SELECT origin, kind, body, fetched_at, expires_at FROM @robots"
+            " WHERE origin = ANY(%s::text[])",
+            (texts(list(origins)),),
         )
-        return StoredRobots(*rows[0]) if rows else None
+        return {origin: StoredRobots(*kept) for origin, *kept in rows}
 
     def keep_robots(self, origin: str, robots: StoredRobots) -> None:
         # An empty one takes room as well.

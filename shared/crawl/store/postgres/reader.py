@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
     STATE_COUNTERS,
+    Due,
     ErrorGroup,
     JobRow,
     StoredDomain,
@@ -14,8 +15,19 @@ from manyhands.shared.crawl.store.model import (
 from manyhands.shared.crawl.store.postgres.arrays import numbers, uuids
 from manyhands.shared.crawl.store.postgres.database import Row
 from manyhands.shared.crawl.store.postgres.tables import ShardTables
-from manyhands.shared.crawl.store.reader_words import counters_of_rows, job_of_row, url_of_row
-from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, MOST_ORIGINS
+from manyhands.shared.crawl.store.reader_words import (
+    counters_of_rows,
+    error_of_row,
+    job_of_row,
+    url_of_row,
+)
+from manyhands.shared.crawl.store.schema_words import (
+    IS_LISTED,
+    IS_QUEUED,
+    MOST_DUE,
+    MOST_DUE_ORIGINS,
+    MOST_ORIGINS,
+)
 
 _URLS = (
     "SELECT id, url, state, depth, status, reason, attempts, updated_at FROM @urls"
@@ -52,6 +64,8 @@ JOBS = (
     " JOIN @urls AS urls ON urls.id = seen.url JOIN @origins AS origins ON origins.id = urls.origin"
     " JOIN @domains AS domains ON domains.id = origins.domain"
 )
+# Of a shard that has any of them.
+HAS_JOBS = "SELECT 1 FROM @seen WHERE crawl = 0 AND key = ANY(%s::uuid[]) LIMIT 1"
 RECEIVED = "SELECT source, up_to FROM @received"
 SEED_NAMES = "SELECT name FROM @seed_names WHERE crawl = %s LIMIT %s"
 DOMAINS = "SELECT id, name, next_at, delay_s FROM @domains WHERE queued > 0"
@@ -61,6 +75,27 @@ _WAITING_IN = (
     f" ON urls.crawl = %s AND urls.origin = origins.id AND urls.{IS_QUEUED}"
     " WHERE origins.domain = domains.id AND origins.is_waiting)"
 )
+
+# Parameters: now; whether the shard has an owner, now; crawls; now; now.
+DUE = (
+    "SELECT wanted.crawl, count(*), min(found.since) FROM"
+    " ((SELECT id, next_at FROM @domains WHERE due_at <= %s"
+    f" ORDER BY due_at, id LIMIT {MOST_DUE}) UNION ALL (SELECT id, next_at FROM @domains"
+    " WHERE taken <> 0 AND NOT %s AND queued > 0 AND next_at <= %s"
+    f" LIMIT {MOST_DUE})) AS due CROSS JOIN unnest(%s::bigint[]) AS wanted (crawl)"
+    " CROSS JOIN LATERAL (SELECT"
+    " min(greatest(due.next_at, origins.ready_at, urls.not_before, urls.updated_at)) AS since"
+    " FROM (SELECT id, ready_at FROM @origins WHERE domain = due.id AND is_waiting"
+    f" AND ready_at <= %s ORDER BY ready_at, id LIMIT {MOST_DUE_ORIGINS}) AS origins"
+    " CROSS JOIN LATERAL (SELECT not_before, updated_at FROM @urls WHERE crawl = wanted.crawl"
+    f" AND origin = origins.id AND not_before <= %s AND {IS_QUEUED}"
+    " ORDER BY not_before, id LIMIT 1) AS urls) AS found"
+    " WHERE found.since IS NOT NULL GROUP BY wanted.crawl"
+)
+
+
+def due_parameters(crawls: Sequence[int], now: float, *, is_owned: bool) -> tuple[object, ...]:
+    return now, is_owned, now, numbers(crawls), now, now
 
 
 class PostgresReader(ShardTables):
@@ -79,7 +114,7 @@ class PostgresReader(ShardTables):
         return [url_of_row(row) for row in rows]
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
-        return [ErrorGroup(*row) for row in self._rows(ERRORS, (crawl,))]
+        return [error_of_row(row) for row in self._rows(ERRORS, (crawl,))]
 
     def seed_names(self, crawl: int, limit: int) -> list[str]:
         return self._listed(SEED_NAMES, (crawl, limit))
@@ -105,6 +140,11 @@ class PostgresReader(ShardTables):
 
     def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
         return [job_of_row(row) for row in self._rows(JOBS, (uuids(keys),))]
+
+    def due(self, crawls: Sequence[int], now: float, *, is_owned: bool) -> list[Due]:
+        return [
+            Due(*row) for row in self._rows(DUE, due_parameters(crawls, now, is_owned=is_owned))
+        ]
 
     def close(self) -> None:
         """Connections are the database's."""

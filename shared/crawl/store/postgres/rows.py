@@ -6,7 +6,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.errors import Undone
-from manyhands.shared.crawl.store.model import FirstJob, LastOwner, NewUrl, StoredDomain
+from manyhands.shared.crawl.store.model import (
+    ClaimedUrl,
+    FirstJob,
+    LastOwner,
+    NewUrl,
+    StoredDomain,
+)
 from manyhands.shared.crawl.store.postgres.arrays import numbers, texts, uuids
 from manyhands.shared.crawl.store.postgres.database import CommitInDoubt
 from manyhands.shared.crawl.store.postgres.fence import Fence
@@ -52,18 +58,21 @@ _ORIGIN_IDS = (
 # `seen` in the order of the keys, so that each page of its index is touched once.
 _ADD_URLS = (
     "WITH given AS MATERIALIZED (SELECT %s::bigint + place - 1 AS id, %s::bigint AS crawl, origin,"
-    " depth, redirects, key, url, nullif(job, '') AS job"
-    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[], %s::text[])"
-    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, job, place)),"
+    " depth, redirects, key, url, nullif(job, '') AS job, nullif(note, '') AS note"
+    " FROM unnest(%s::bigint[], %s::integer[], %s::integer[], %s::uuid[], %s::text[], %s::text[],"
+    " %s::text[])"
+    " WITH ORDINALITY AS listed (origin, depth, redirects, key, url, job, note, place)),"
     " seen AS (INSERT INTO @seen (crawl, key, url) SELECT crawl, key, id FROM given ORDER BY key)"
-    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url, job)"
-    " SELECT id, crawl, %s, origin, depth, redirects, key, url, job FROM given"
+    " INSERT INTO @urls (id, crawl, updated_at, origin, depth, redirects, key, url, job, note)"
+    " SELECT id, crawl, %s, origin, depth, redirects, key, url, job, note FROM given"
 )
-_CLAIMABLE = (
-    "SELECT wanted.origin, found.id, uuid_send(found.key), found.url, found.depth,"
-    " found.redirects, found.attempts, coalesce(found.job, '')"
-    " FROM unnest(%s::bigint[], %s::integer[]) AS wanted (origin, most) CROSS JOIN LATERAL"
-    " (SELECT * FROM @urls WHERE crawl = %s AND origin = wanted.origin AND not_before <= %s"
+_NEXT_URLS = (
+    "SELECT wanted.origin, found.not_before, found.id, running.crawl, uuid_send(found.key),"
+    " found.url, found.depth, found.redirects, found.attempts, coalesce(found.job, ''),"
+    " coalesce(found.note, '')"
+    " FROM unnest(%s::bigint[], %s::integer[]) AS wanted (origin, most)"
+    " CROSS JOIN unnest(%s::bigint[]) AS running (crawl) CROSS JOIN LATERAL"
+    " (SELECT * FROM @urls WHERE crawl = running.crawl AND origin = wanted.origin"
     f" AND {IS_QUEUED} ORDER BY not_before, id LIMIT wanted.most) AS found"
     " ORDER BY found.not_before, found.id"
 )
@@ -81,12 +90,6 @@ _SETTLE = (
     " FROM unnest(%s::bigint[], %s::smallint[], %s::integer[], %s::text[], %s::integer[],"
     " %s::float8[]) AS settled (id, state, status, reason, attempts, not_before)"
     " WHERE urls.id = settled.id"
-)
-_DUE_AT = (
-    "SELECT asked.origin, min(found.not_before) FROM unnest(%s::bigint[]) AS asked (origin)"
-    " CROSS JOIN unnest(%s::bigint[]) AS running (crawl) CROSS JOIN LATERAL"
-    f" (SELECT not_before FROM @urls WHERE crawl = running.crawl AND origin = asked.origin"
-    f" AND {IS_QUEUED} ORDER BY not_before, id LIMIT 1) AS found GROUP BY asked.origin"
 )
 _OF_KEYS = (
     "SELECT wanted.place - 1, urls.id, urls.state, urls.origin, urls.epoch, urls.reason"
@@ -218,6 +221,7 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
                 uuids([url.key for url in urls]),
                 texts([url.url for url in urls]),
                 texts([url.job for url in urls]),
+                texts([url.note for url in urls]),
                 now,
             ),
         )
@@ -232,8 +236,10 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
             )
         )
 
-    def domain_named(self, name: str) -> list[StoredDomain]:
-        return self._with_origins(self._rows(f"{DOMAINS} AND name = %s", (name,)))
+    def domains_named(self, names: Collection[str]) -> list[StoredDomain]:
+        return self._with_origins(
+            self._rows(f"{DOMAINS} AND name = ANY(%s::text[])", (texts(list(names)),))
+        )
 
     def taken(self) -> list[StoredDomain]:
         return self._with_origins(self._rows(f"{DOMAINS} AND taken <> 0"))
@@ -255,20 +261,14 @@ class PostgresRows(PostgresTallyRows, PostgresLinks, PostgresReader):
 
     # URLs
 
-    def claimable(
-        self, crawl: int, wanted: Mapping[int, int], now: float
-    ) -> list[tuple[int, int, bytes, str, int, int, int, str]]:
-        rows = self._rows(_CLAIMABLE, (numbers(wanted), numbers(wanted.values()), crawl, now))
-        return [
-            (origin, number, key, url, depth, redirects, attempts, job)
-            for origin, number, key, url, depth, redirects, attempts, job in rows
-        ]
+    def next_urls(
+        self, wanted: Mapping[int, int], crawls: Sequence[int]
+    ) -> list[tuple[int, float, ClaimedUrl]]:
+        rows = self._rows(_NEXT_URLS, (numbers(wanted), numbers(wanted.values()), numbers(crawls)))
+        return [(origin, not_before, ClaimedUrl(*url)) for origin, not_before, *url in rows]
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None:
         self._send(_CLAIM, (epoch, now, numbers(ids)))
-
-    def due_at(self, crawls: Collection[int], origins: Collection[int]) -> dict[int, float]:
-        return dict(self._rows(_DUE_AT, (numbers(origins), numbers(crawls))))
 
     def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
         rows = self._rows(_OWED, (numbers(ids), epoch))

@@ -167,7 +167,9 @@ _SHARD_FIRST_JOBS = (
     " admitted_at double precision NOT NULL, until double precision NOT NULL)",
     "CREATE INDEX @@first_jobs_by_end ON @first_jobs (until)",
 )
-SHARD = (_SHARD_FIRST, _SHARD_JOBS, _SHARD_FIRST_JOBS)
+# What a URL was followed with: JSON, for the page function that gets its page.
+_SHARD_NOTES = ("ALTER TABLE @urls ADD COLUMN note text",)
+SHARD = (_SHARD_FIRST, _SHARD_JOBS, _SHARD_FIRST_JOBS, _SHARD_NOTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from manyhands.shared.crawl.store.errors import Undone
 from manyhands.shared.crawl.store.model import NO_FETCHES, Fetches
 from manyhands.shared.crawl.store.postgres.control import PostgresControl
-from manyhands.shared.crawl.store.postgres.database import CommitInDoubt, Database
+from manyhands.shared.crawl.store.postgres.database import (
+    MOST_CONNECTIONS,
+    CommitInDoubt,
+    Database,
+)
 from manyhands.shared.crawl.store.postgres.fence import Fence
 from manyhands.shared.crawl.store.postgres.migration import migrate
 from manyhands.shared.crawl.store.postgres.place import parse_place
@@ -19,13 +23,19 @@ from manyhands.shared.crawl.store.protocol import ControlStore, Progress
 from manyhands.shared.crawl.store.shard import MOST_REPEATS, Shard
 from manyhands.shared.crawl.store.whole.closing import refuse_closed
 
+# Writers of a process that keep a server busy which is near: more would wait for each other.
+NEAR_WRITERS = 3
+# A transaction waits for some six answers, one after the other. From this distance on (there and
+# back), most of its time is the way.
+FAR_S = 0.002
+# One connection of a process is left for the control store, so that leases are renewed whatever the
+# shards do.
+FAR_WRITERS = MOST_CONNECTIONS - 1
+
 
 class PostgresStore:
     """State: the databases."""
 
-    # One connection of a process is left for the control store, so that leases are renewed whatever
-    # the shards do.
-    writers = 3
     # A transaction is a dozen statements, whatever it changes.
     gather_s = 0.05
     directory = None
@@ -35,6 +45,11 @@ class PostgresStore:
     def __init__(self, urls: Sequence[str], *, is_patient: bool = False) -> None:
         self.databases = [Database(parse_place(url), is_patient=is_patient) for url in urls]
         self.absences = [database.absence for database in self.databases]
+
+    @property
+    def writers(self) -> int:
+        is_far = any(database.round_trip_s >= FAR_S for database in self.databases)
+        return FAR_WRITERS if is_far else NEAR_WRITERS
 
     def open_control(self) -> PostgresControl:
         control = self.open_any_control()
@@ -48,6 +63,8 @@ class PostgresStore:
         tag = migrate(first, 0, parts)
         for part, database in enumerate(others, 1):
             migrate(database, part, parts, tag)
+        for database in self.databases:
+            database.measure_round_trip()
         control = PostgresControl(first)
         control.set_clock()
         return control

@@ -31,13 +31,14 @@ _OUTGOING = (
 # Origins are looked up one by one, whatever the planner knows of tables that are so new.
 _ADD_URLS = (
     "INSERT INTO @urls (id, origin, crawl, state, attempts, not_before, status, updated_at, depth,"
-    " redirects, key, url, reason, job) SELECT %s + place - 1, (SELECT id FROM @origins AS origins"
-    " WHERE origins.origin = given.origin), crawl, state, attempts, not_before, status,"
-    " updated_at, depth, redirects, key, url, reason, nullif(job, '')"
+    " redirects, key, url, reason, job, note) SELECT %s + place - 1, (SELECT id FROM"
+    " @origins AS origins WHERE origins.origin = given.origin), crawl, state, attempts, not_before,"
+    " status, updated_at, depth, redirects, key, url, reason, nullif(job, ''),"
+    " nullif(note, '')"
     " FROM unnest(%s::text[], %s::bigint[], %s::smallint[], %s::integer[], %s::float8[],"
     " %s::integer[], %s::float8[], %s::integer[], %s::integer[], %s::uuid[], %s::text[],"
-    " %s::text[], %s::text[]) WITH ORDINALITY AS given (origin, crawl, state, attempts,"
-    " not_before, status, updated_at, depth, redirects, key, url, reason, job, place)"
+    " %s::text[], %s::text[], %s::text[]) WITH ORDINALITY AS given (origin, crawl, state, attempts,"
+    " not_before, status, updated_at, depth, redirects, key, url, reason, job, note, place)"
 )
 _ADD_SEEN = (
     "INSERT INTO @seen (crawl, key, url) SELECT crawl, key, %s + place - 1"
@@ -122,14 +123,15 @@ class PostgresNewShard(PostgresTallyRows, PostgresLinks, PostgresTables):
         return self
 
     def add_urls(self, rows: Sequence[Row]) -> None:
-        origins, crawls, *figures, keys, urls, reasons, jobs = zip(*rows, strict=True)
+        origins, crawls, *figures, keys, urls, reasons, jobs, notes = zip(*rows, strict=True)
         of_keys = uuids(keys)
         self._send(
             _ADD_URLS,
             (
                 *(self._next_url, texts(origins), numbers(crawls)),
                 *(numbers(column) for column in figures),
-                *(of_keys, texts(urls), texts(reasons), texts([job or "" for job in jobs])),
+                *(of_keys, texts(urls), texts(reasons)),
+                *(texts([text or "" for text in column]) for column in (jobs, notes)),
             ),
         )
         self._send(_ADD_SEEN, (self._next_url, numbers(crawls), of_keys))

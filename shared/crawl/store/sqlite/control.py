@@ -112,11 +112,14 @@ class SqliteControl:
 
     def leases(self) -> list[Lease]:
         rows = self._database.rows(
-            f"SELECT shard, owner, epoch, {_IS_LIVE} FROM leases"
+            f"SELECT shard, owner, epoch, {_IS_LIVE}, until = 0 FROM leases"
             " WHERE shard < (SELECT value FROM facts WHERE name = 'shards') ORDER BY shard",
             self._clock(),
         )
-        return [Lease(shard, owner, epoch, bool(live)) for shard, owner, epoch, live in rows]
+        return [
+            Lease(shard, owner, epoch, bool(live), bool(given_back))
+            for shard, owner, epoch, live, given_back in rows
+        ]
 
     def claim_lease(self, shard: int, owner: str, ttl_s: float) -> int | None:
         now = self._clock()

@@ -1,6 +1,7 @@
 """Batches of links between shards: kept by the sender until the receiver has them."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from manyhands.shared.crawl.store.model import Outgoing
 from manyhands.shared.crawl.store.sqlite.database import Database
@@ -9,16 +10,16 @@ SEQUENCE_BITS = 40
 SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1
 
 
-def send(database: Database, target: int, crawl: int, payload: bytes) -> Outgoing:
-    sequence = int(
-        database.value(
+def send(database: Database, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+    for target, payload in batches:
+        sequence = database.value(
             "INSERT INTO sent VALUES (?, 1) ON CONFLICT DO UPDATE SET last = last + 1"
             " RETURNING last",
             (target,),
         )
-    )
-    database.run("INSERT INTO outgoing VALUES (?, ?, ?)", (_key(target, sequence), crawl, payload))
-    return Outgoing(target, sequence, crawl, payload)
+        database.run(
+            "INSERT INTO outgoing VALUES (?, ?, ?)", (_key(target, sequence), crawl, payload)
+        )
 
 
 def outgoing(database: Database, after: Mapping[int, int], limit: int) -> list[Outgoing]:
@@ -45,20 +46,23 @@ def outgoing(database: Database, after: Mapping[int, int], limit: int) -> list[O
     return found
 
 
-def forget(database: Database, target: int, up_to: int) -> dict[int, int]:
+def forget(database: Database, up_to: Mapping[int, int]) -> dict[int, int]:
     """Forget what has been delivered; how many batches of which crawls."""
-    ours = (_key(target, 0), _key(target, up_to))
-    forgotten = dict(
-        database.rows(
-            "SELECT crawl, count(*) FROM outgoing WHERE key > ? AND key <= ? GROUP BY crawl", ours
-        )
-    )
-    if forgotten:
-        database.run("DELETE FROM outgoing WHERE key > ? AND key <= ?", ours)
+    forgotten: Counter[int] = Counter()
+    for target, last in up_to.items():
+        ours = (_key(target, 0), _key(target, last))
+        crawls = database.rows("SELECT crawl FROM outgoing WHERE key > ? AND key <= ?", ours)
+        if crawls:
+            database.run("DELETE FROM outgoing WHERE key > ? AND key <= ?", ours)
+        forgotten.update(crawl for (crawl,) in crawls)
     return forgotten
 
 
-def receive(database: Database, source: int, sequence: int) -> bool:
+def receive(database: Database, batches: Sequence[tuple[int, int]]) -> list[int]:
+    return [place for place, batch in enumerate(batches) if _receive_one(database, *batch)]
+
+
+def _receive_one(database: Database, source: int, sequence: int) -> bool:
     up_to = database.value("SELECT up_to FROM received WHERE source = ?", (source,)) or 0
     if sequence <= up_to:
         return False

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from manyhands.shared.crawl.store.model import Outgoing
 from manyhands.shared.crawl.store.sqlite import links as sqlite_links
 from manyhands.shared.crawl.store.sqlite.database import Database, make_file
 from manyhands.shared.crawl.store.sqlite.directory import generation_directory
@@ -21,8 +20,8 @@ LEAST_CACHE_BYTES = 256 * 1024
 
 _ADD_URL = (
     "INSERT INTO urls (id, origin, crawl, state, attempts, not_before, status, updated_at, depth,"
-    " redirects, key, url, reason, job) VALUES (?, (SELECT id FROM origins WHERE origin = ?),"
-    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " redirects, key, url, reason, job, note) VALUES (?, (SELECT id FROM origins WHERE origin = ?),"
+    " ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -59,8 +58,8 @@ class SqliteNewShard(SqliteTables):
         seen = sorted((row[2], row[10], row[0]) for row in numbered)
         self.database.run_many("INSERT INTO seen VALUES (?, ?, ?)", seen)
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        return sqlite_links.send(self.database, target, crawl, payload)
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        sqlite_links.send(self.database, crawl, batches)
 
     def finish(self) -> None:
         sync(self.database.path)

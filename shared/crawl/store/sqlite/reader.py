@@ -6,14 +6,26 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.model import (
     KEY_BYTES,
     STATE_COUNTERS,
+    Due,
     ErrorGroup,
     JobRow,
     StoredDomain,
     StoredOrigin,
     UrlRow,
 )
-from manyhands.shared.crawl.store.reader_words import counters_of_rows, job_of_row, url_of_row
-from manyhands.shared.crawl.store.schema_words import IS_LISTED, IS_QUEUED, MOST_ORIGINS
+from manyhands.shared.crawl.store.reader_words import (
+    counters_of_rows,
+    error_of_row,
+    job_of_row,
+    url_of_row,
+)
+from manyhands.shared.crawl.store.schema_words import (
+    IS_LISTED,
+    IS_QUEUED,
+    MOST_DUE,
+    MOST_DUE_ORIGINS,
+    MOST_ORIGINS,
+)
 from manyhands.shared.crawl.store.sqlite.database import Database, to_json
 
 _URLS = (
@@ -55,6 +67,25 @@ _WAITING_IN = (
     " WHERE origins.domain = domains.id AND origins.queued > 0)"
 )
 
+# ?1: crawls, ?2: now, ?3: whether the shard has an owner. The parts of each SELECT are asked in the
+# order in which they stand: CROSS JOIN.
+_DUE = (
+    "WITH due AS MATERIALIZED (SELECT * FROM (SELECT id, next_at FROM domains"
+    " WHERE queued > 0 AND taken = 0 AND next_at <= ?2 ORDER BY next_at"
+    f" LIMIT {MOST_DUE}) UNION ALL SELECT * FROM (SELECT id, next_at FROM domains"
+    " WHERE taken <> 0 AND NOT ?3 AND queued > 0 AND next_at <= ?2"
+    f" LIMIT {MOST_DUE})),"
+    " found AS (SELECT wanted.value AS crawl,"
+    " (SELECT min(max(due.next_at, origins.ready_at, urls.not_before, urls.updated_at))"
+    " FROM (SELECT id, ready_at FROM origins WHERE domain = due.id AND queued > 0"
+    f" AND ready_at <= ?2 ORDER BY ready_at LIMIT {MOST_DUE_ORIGINS}) AS origins"
+    " CROSS JOIN urls ON urls.id = (SELECT id FROM urls WHERE crawl = wanted.value"
+    f" AND origin = origins.id AND not_before <= ?2 AND {IS_QUEUED}"
+    " ORDER BY not_before, id LIMIT 1)) AS since"
+    " FROM due CROSS JOIN json_each(?1) AS wanted)"
+    " SELECT crawl, count(*), min(since) FROM found WHERE since IS NOT NULL GROUP BY crawl"
+)
+
 
 class SqliteReader:
     """State: the connection."""
@@ -78,7 +109,7 @@ class SqliteReader:
 
     def errors(self, crawl: int) -> list[ErrorGroup]:
         return [
-            ErrorGroup(*row)
+            error_of_row(row)
             for row in self._database.rows(
                 "SELECT reason, count, sample_url, first_at, last_at FROM errors WHERE crawl = ?"
                 " ORDER BY count DESC, reason",
@@ -119,6 +150,10 @@ class SqliteReader:
     def jobs(self, keys: Sequence[bytes]) -> list[JobRow]:
         places = to_json(list(range(len(keys))))
         return [job_of_row(row) for row in self._database.rows(_JOBS, (places, b"".join(keys)))]
+
+    def due(self, crawls: Sequence[int], now: float, *, is_owned: bool) -> list[Due]:
+        rows = self._database.rows(_DUE, (to_json(list(crawls)), now, is_owned))
+        return [Due(*row) for row in rows]
 
     def close(self) -> None:
         self._database.close()

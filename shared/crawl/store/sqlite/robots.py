@@ -1,14 +1,18 @@
 """The robots.txt files that a shard's owner has read."""
 
+from collections.abc import Collection
+
 from manyhands.shared.crawl.store.model import StoredRobots
-from manyhands.shared.crawl.store.sqlite.database import Database
+from manyhands.shared.crawl.store.sqlite.database import Database, to_json
 
 
-def robots(database: Database, origin: str) -> StoredRobots | None:
-    row = database.row(
-        "SELECT kind, body, fetched_at, expires_at FROM robots WHERE origin = ?", (origin,)
+def robots(database: Database, origins: Collection[str]) -> dict[str, StoredRobots]:
+    rows = database.rows(
+        "SELECT origin, kind, body, fetched_at, expires_at FROM robots"
+        " WHERE origin IN (SELECT value FROM json_each(?))",
+        (to_json(list(origins)),),
     )
-    return None if row is None else StoredRobots(*row)
+    return {origin: StoredRobots(*kept) for origin, *kept in rows}
 
 
 def keep(database: Database, origin: str, robots: StoredRobots) -> None:

@@ -8,6 +8,7 @@ from manyhands.shared.crawl.states import UrlState
 from manyhands.shared.crawl.store.admission import MOST_AT_ONCE
 from manyhands.shared.crawl.store.model import (
     KEY_BYTES,
+    ClaimedUrl,
     FirstJob,
     LastOwner,
     LeaseLost,
@@ -55,20 +56,21 @@ _ORIGIN_IDS = (
     "SELECT json_group_array((SELECT id FROM origins WHERE origin = value->>0)) FROM json_each(?)"
 )
 _ADD_URLS = (
-    "INSERT INTO urls (id, crawl, origin, updated_at, depth, redirects, key, url, job)"
+    "INSERT INTO urls (id, crawl, origin, updated_at, depth, redirects, key, url, job, note)"
     " SELECT ?1 + key, ?2, value->>0, ?3, value->>1, value->>2,"
-    f" substr(?4, key * {KEY_BYTES} + 1, {KEY_BYTES}), value->>3, value->>4 FROM json_each(?5)"
+    f" substr(?4, key * {KEY_BYTES} + 1, {KEY_BYTES}), value->>3, value->>4, value->>5"
+    " FROM json_each(?5)"
 )
 _ADD_SEEN = (
     "INSERT INTO seen (crawl, key, url)"
     f" SELECT ?1, substr(?2, value * {KEY_BYTES} + 1, {KEY_BYTES}), ?3 + value FROM json_each(?4)"
 )
-_CLAIMABLE = (
+_NEXT_URLS = (
     "SELECT json_group_array(json_array("
-    "id, hex(key), url, depth, redirects, attempts, coalesce(job, ''))) FROM"
-    " (SELECT id, key, url, depth, redirects, attempts, job FROM urls"
-    f" WHERE crawl = ? AND origin = ? AND not_before <= ? AND {IS_QUEUED}"
-    " ORDER BY not_before, id LIMIT ?)"
+    "not_before, id, hex(key), url, depth, redirects, attempts, coalesce(job, ''),"
+    " coalesce(note, ''))) FROM"
+    " (SELECT not_before, id, key, url, depth, redirects, attempts, job, note FROM urls"
+    f" WHERE crawl = ? AND origin = ? AND {IS_QUEUED} ORDER BY not_before, id LIMIT ?)"
 )
 _CLAIM = (
     f"UPDATE urls SET state = {UrlState.CLAIMED:d}, epoch = ?, updated_at = ?"
@@ -83,10 +85,6 @@ _SETTLE = (
     " reason = settled.value->>3, attempts = max(attempts, settled.value->>4),"
     " not_before = settled.value->>5, updated_at = ?2"
     " FROM json_each(?1) AS settled WHERE urls.id = settled.value->>0"
-)
-_DUE_AT = (
-    f"SELECT not_before FROM urls WHERE crawl = ? AND origin = ? AND {IS_QUEUED}"
-    " ORDER BY not_before LIMIT 1"
 )
 _OF_KEYS = (
     "SELECT json_group_array(json_array("
@@ -210,7 +208,7 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
     ) -> None:
         keys = b"".join([url.key for url in urls])
         rows = [
-            (origin, url.depth, url.redirects, url.url, url.job or None)
+            (origin, url.depth, url.redirects, url.url, url.job or None, url.note or None)
             for url, origin in zip(urls, origins, strict=True)
         ]
         self._database.run(_ADD_URLS, (first, crawl, now, keys, to_json(rows)))
@@ -228,8 +226,12 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
             )
         )
 
-    def domain_named(self, name: str) -> list[StoredDomain]:
-        return self._with_origins(self._database.rows(f"{_DOMAINS} AND name = ?", (name,)))
+    def domains_named(self, names: Collection[str]) -> list[StoredDomain]:
+        return self._with_origins(
+            self._database.rows(
+                f"{_DOMAINS} AND name IN (SELECT value FROM json_each(?))", (to_json(list(names)),)
+            )
+        )
 
     def taken(self) -> list[StoredDomain]:
         return self._with_origins(self._database.rows(f"{_DOMAINS} AND taken <> 0"))
@@ -251,26 +253,20 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
 
     # URLs
 
-    def claimable(
-        self, crawl: int, wanted: Mapping[int, int], now: float
-    ) -> list[tuple[int, int, bytes, str, int, int, int, str]]:
+    def next_urls(
+        self, wanted: Mapping[int, int], crawls: Sequence[int]
+    ) -> list[tuple[int, float, ClaimedUrl]]:
         return [
-            (origin, number, bytes.fromhex(key), *rest)
+            (origin, not_before, ClaimedUrl(number, crawl, bytes.fromhex(key), *rest))
             for origin, limit in wanted.items()
-            for number, key, *rest in self._database.listed(_CLAIMABLE, (crawl, origin, now, limit))
+            for crawl in crawls
+            for not_before, number, key, *rest in self._database.listed(
+                _NEXT_URLS, (crawl, origin, limit)
+            )
         ]
 
     def mark_claimed(self, ids: Sequence[int], epoch: int, now: float) -> None:
         self._database.run(_CLAIM, (epoch, now, to_json(ids)))
-
-    def due_at(self, crawls: Collection[int], origins: Collection[int]) -> dict[int, float]:
-        due: dict[int, float] = {}
-        for origin in origins:
-            found = [self._database.value(_DUE_AT, (crawl, origin)) for crawl in crawls]
-            known = [at for at in found if at is not None]
-            if known:
-                due[origin] = min(known)
-        return due
 
     def owed(self, ids: Sequence[int], epoch: int) -> list[tuple[int, int, int, int, str]]:
         return self._database.listed(_OWED, (to_json(ids), epoch))
@@ -352,8 +348,8 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
 
     # Robots and links
 
-    def robots(self, origin: str) -> StoredRobots | None:
-        return sqlite_robots.robots(self._database, origin)
+    def robots(self, origins: Collection[str]) -> dict[str, StoredRobots]:
+        return sqlite_robots.robots(self._database, origins)
 
     def keep_robots(self, origin: str, robots: StoredRobots) -> None:
         sqlite_robots.keep(self._database, origin, robots)
@@ -361,17 +357,17 @@ class SqliteRows(SqliteTallyRows, SqliteReader):
     def forget_robots(self, expired_before: float, most_bytes: int) -> None:
         sqlite_robots.forget(self._database, expired_before, most_bytes)
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        return sqlite_links.send(self._database, target, crawl, payload)
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        sqlite_links.send(self._database, crawl, batches)
 
     def outgoing(self, after: Mapping[int, int], limit: int) -> list[Outgoing]:
         return sqlite_links.outgoing(self._database, after, limit)
 
-    def forget_outgoing(self, target: int, up_to: int) -> dict[int, int]:
-        return sqlite_links.forget(self._database, target, up_to)
+    def forget_outgoing(self, up_to: Mapping[int, int]) -> dict[int, int]:
+        return sqlite_links.forget(self._database, up_to)
 
-    def receive(self, source: int, sequence: int) -> bool:
-        return sqlite_links.receive(self._database, source, sequence)
+    def receive(self, batches: Sequence[tuple[int, int]]) -> list[int]:
+        return sqlite_links.receive(self._database, batches)
 
 
 @lru_cache(maxsize=MOST_AT_ONCE)

@@ -137,6 +137,10 @@ _SHARD_FIRST_JOBS = (
 )
 
 
+# What a URL was followed with: JSON, for the page function that gets its page.
+_SHARD_NOTES = ("ALTER TABLE urls ADD COLUMN note TEXT",)
+
+
 @dataclass(frozen=True)
 class Schema:
     """A kind of file: the n-th migration brings it from version n to n + 1. Never change one that
@@ -172,5 +176,5 @@ CONTROL = Schema(  # "MHCT"
     0x4D48_4354, (_CONTROL_FIRST, _CONTROL_TAG, _CONTROL_FILES, _CONTROL_PAUSES)
 )
 SHARD = Schema(  # "MHSH"
-    0x4D48_5348, (_SHARD_FIRST, _SHARD_PUT_OFF, _SHARD_JOBS, _SHARD_FIRST_JOBS)
+    0x4D48_5348, (_SHARD_FIRST, _SHARD_PUT_OFF, _SHARD_JOBS, _SHARD_FIRST_JOBS, _SHARD_NOTES)
 )

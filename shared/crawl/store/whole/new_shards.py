@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from manyhands.shared.crawl.states import UrlState
-from manyhands.shared.crawl.store.model import STATE_COUNTERS, Outgoing
+from manyhands.shared.crawl.store.model import STATE_COUNTERS
 from manyhands.shared.crawl.store.rows import TallyRows
 from manyhands.shared.crawl.store.tally import Errors, add_errors
 from manyhands.shared.crawl.store.whole.tables import Row, WritableTables
@@ -64,10 +64,11 @@ class NewShard(WritableTables, Protocol):
 
     def add_urls(self, rows: Sequence[Row]) -> None:
         """To `urls` and to `seen`. Origin, crawl, state, attempts, not_before, status, updated_at,
-        depth, redirects, key, URL, reason, job or None; the ids go on in this order."""
+        depth, redirects, key, URL, reason, job or None, note or None; the ids go on in this
+        order."""
 
-    def send(self, target: int, crawl: int, payload: bytes) -> Outgoing:
-        """Keep a batch of links until its shard has it."""
+    def send(self, crawl: int, batches: Sequence[tuple[int, bytes]]) -> None:
+        """Keep batches of links, each with its target, until their shards have them."""
 
     def finish(self) -> None:
         """Bring all of it to the disk."""
@@ -127,7 +128,7 @@ class NewShards:
         for target, links in by_shard.items():
             keeper = self._shards[(target + 1) % number]
             with keeper.transaction():
-                keeper.send(target, crawl, orjson.dumps(links))
+                keeper.send(crawl, [(target, orjson.dumps(links))])
 
     def finish(self) -> None:
         """Count what has come, and bring it to the disk."""

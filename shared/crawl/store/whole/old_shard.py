@@ -13,7 +13,7 @@ BODIES_AT_ONCE = 200
 _URLS = (
     "SELECT urls.id, domains.name, origins.origin, urls.crawl, urls.state, urls.attempts,"
     " urls.not_before, urls.status, urls.updated_at, urls.depth, urls.redirects, {key},"
-    " urls.url, urls.reason, urls.job"
+    " urls.url, urls.reason, urls.job, urls.note"
     " FROM (SELECT * FROM @urls WHERE id > %s ORDER BY id LIMIT %s) AS urls"
     " JOIN @origins AS origins ON origins.id = urls.origin"
     " JOIN @domains AS domains ON domains.id = origins.domain ORDER BY urls.id"

@@ -103,6 +103,18 @@ def test_one_that_is_not_there_is_asked_for_once() -> None:
     assert readers.asked == 1
 
 
+def test_the_shards_are_asked_no_more_than_they_must() -> None:
+    for stored, questions in (
+        ({(0, 0): UrlState.DONE}, 1),
+        ({(turn, 0): UrlState.FAILED for turn in range(3)}, 1),
+        ({(0, 0): UrlState.REDIRECTED, (0, 1): UrlState.REDIRECTED, (0, 2): UrlState.DONE}, 2),
+        ({(0, 0): UrlState.REDIRECTED, (0, 1): UrlState.REDIRECTED}, 2),
+    ):
+        readers = Readers(stored)
+        assert found(readers) is not None
+        assert readers.asked == questions, stored
+
+
 def test_redirects_are_followed_to_the_last() -> None:
     hops = {(0, hop): UrlState.REDIRECTED for hop in range(11)}
     assert found(Readers(hops)).state == "redirected"

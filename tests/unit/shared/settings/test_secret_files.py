@@ -20,10 +20,13 @@ def test_these_can_be_in_a_file():
         "API_KEYS_FILE",
         "CRAWL_PASSWORD_FILE",
         "FAKTORY_PASSWORD_FILE",
+        "KAFKA_PASSWORD_FILE",
+        "WORKER_SOURCE_FILE",
         "FAKTORY_URL_FILE",
         "FAKTORY_WEB_URL_FILE",
         "CRAWL_STATE_FILE",
         "SINKS_FILE",
+        "RESULTS_FILE",
     }
 
 

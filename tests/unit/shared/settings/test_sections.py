@@ -40,6 +40,8 @@ def test_what_is_set_is_read(place):
         WORKER_CONCURRENCY="3000",
         WORKER_PROCESSES="2",
         WORKER_STAGES="fetch:2x500 parse:1x80",
+        WORKER_SOURCE="kafka://h?group=g",
+        WORKER_TOPICS="t:none",
         WORKER_QUEUES="a:3,b:1",
         WORKER_HANDLERS="x.y",
         WORKER_SHUTDOWN_TIMEOUT="7.5",
@@ -49,6 +51,7 @@ def test_what_is_set_is_read(place):
         WORKER_MEMORY_LIMIT_MB="512",
         WORKER_HTTP_BIND="[::]:9000",
         WORKER_CLOUDWATCH="true",
+        WORKER_CLOUDWATCH_PUT="true",
         WORKER_LOG_LEVEL="DEBUG",
     )
     settings = place.load().settings
@@ -59,6 +62,8 @@ def test_what_is_set_is_read(place):
         "concurrency": 3000,
         "processes": 2,
         "stages": "fetch:2x500 parse:1x80",
+        "source": "kafka://h?group=g",
+        "topics": "t:none",
         "queues": "a:3,b:1",
         "handlers": "x.y",
         "shutdown_timeout": 7.5,
@@ -68,6 +73,7 @@ def test_what_is_set_is_read(place):
         "memory_limit_mb": 512,
         "http_bind": "[::]:9000",
         "cloudwatch": True,
+        "cloudwatch_put": True,
         "log_level": "DEBUG",
     }
 

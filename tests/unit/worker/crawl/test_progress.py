@@ -7,7 +7,7 @@ import pytest
 from manyhands.shared.crawl.spec import CrawlSpec, LimitSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.crawl.store.model import Crawl
-from manyhands.worker.crawl.progress import Totals, limit_reached, why_failed
+from manyhands.worker.crawl.progress import ProgressLines, Totals, limit_reached, why_failed
 
 CRAWL = Crawl(
     id=1,
@@ -81,3 +81,22 @@ def test_a_crawl_that_got_not_one_page_has_failed() -> None:
 
 def test_a_crawl_with_a_page_has_not() -> None:
     assert why_failed(Totals.of([{"admitted": 3, "failed": 2, "pages": 1, "done": 1}])) is None
+
+
+def test_progress_is_a_line_a_minute_with_the_pace_of_that_minute() -> None:
+    lines = ProgressLines()
+    assert lines.line(1, Totals.of([{"pages": 50}]), 1000.0) is None
+    assert lines.line(1, Totals.of([{"pages": 90}]), 1059.9) is None
+    line = lines.line(1, Totals.of([{"pages": 350, "queued": 7}, {"claimed": 2}]), 1060.0)
+    assert line is not None
+    assert (line["pages"], line["pages_per_s"]) == (350, 5.0)
+    assert (line["queued"], line["in_flight"]) == (7, 2)
+    assert lines.line(1, Totals.of([{"pages": 351}]), 1061.0) is None
+    assert lines.line(2, NOTHING, 1061.0) is None
+
+
+def test_a_crawl_that_has_ended_is_forgotten() -> None:
+    lines = ProgressLines()
+    lines.line(1, NOTHING, 0.0)
+    lines.forget(1)
+    assert lines.line(1, NOTHING, 600.0) is None

@@ -3,10 +3,12 @@
 from hashlib import sha256
 from typing import Any
 
+import orjson
 import pytest
 
+from manyhands.shared.crawl.arrival import Arrival
 from manyhands.shared.crawl.cuts import Cut
-from manyhands.shared.crawl.messages import FetchedPage, ParsedPage
+from manyhands.shared.crawl.messages import FetchedPage, PagesMessage, ParsedPage, pages_job
 from manyhands.shared.crawl.spec import DiscoverySpec
 from manyhands.shared.errors import ConfigError
 from manyhands.shared.jobs import encode_job
@@ -17,6 +19,7 @@ from manyhands.worker.jobs.registry import make_handler
 from manyhands.worker.pages.bodies import pack
 from manyhands.worker.pages.extraction import MAX_LINKS_LENGTH
 from manyhands.worker.pages.html import MAX_CRAWLED_LINKS, MAX_LINKS
+from manyhands.worker.pages.parse_jobs import page_of_job
 from manyhands.worker.records import PageRecord, PlainRecord
 from manyhands.worker.testing import MemorySinks, make_delivery
 
@@ -393,17 +396,60 @@ async def test_a_document_with_a_bad_body_is_no_reason_to_fail(context):
     assert page_of(context).error == "not parsed: bad body"
 
 
-async def test_a_page_that_is_waited_for_is_told_of_and_others_are_not():
-    answer_to = ["crawl.tag.03", f"{7:032x}", "http://example.com/"]
-    ours = {"id": "fetch-0001.parse", "deliveries": 0}
-    waited_for, other = (
-        JobContext(make_delivery("parse", custom={"mh": mh}), MemorySinks())
-        for mh in (ours | {"answer_to": answer_to}, ours)
+def of_job(html: str = HTML.decode(), **changes: Any) -> FetchedPage:
+    made = page_of_job(
+        fetch_id="fetch-0001",
+        key=KEY,
+        asked_url="http://example.com/",
+        url=URL,
+        status=200,
+        content_type="text/html",
+        body=pack(html.encode()),
+        is_truncated=False,
+        fetched_at="2026-11-16T12:00:00Z",
+        cuts=(),
+        arrival=None,
     )
-    for context in (waited_for, other):
-        await parse(**arguments(), context=context)
-    assert other.children == []
-    (told,) = waited_for.children
-    assert (told.jobtype, told.queue) == ("parsed", "crawl.tag.03")
-    ((parsed,),) = told.args
-    assert parsed[1:3] == answer_to[1:]
+    return made._replace(**changes)
+
+
+async def test_a_page_of_a_fetch_job_has_the_same_record_alone_and_with_others(context):
+    html = '<meta name="robots" content="noindex, nofollow"><title>Home</title><a href=a>a</a>'
+    await parse(**arguments(body=pack(html.encode())), context=context)
+    await parse_pages(QUEUE, [of_crawl(), of_job(html)], context)
+    alone, _, with_others = context.records
+    assert alone == with_others
+    assert (alone.id, alone.url, alone.final_url) == ("fetch-0001", "http://example.com/", URL)
+    assert (alone.crawl, alone.title, alone.links) == (None, "Home", [URL + "a"])
+
+
+async def test_all_pages_of_fetch_jobs_are_told_of_and_nothing_in_them_is_followed(context):
+    gone = of_job("", status=404)
+    image = of_job("", visit="fetch-0002", key="11" * 16, content_type="image/png")
+    await parse_pages(QUEUE, [of_job(), gone, image], context)
+    assert [(record.kind, record.reason) for record in context.records] == [
+        ("page", None),
+        ("failed", "http 404"),
+        ("other", "content type image/png"),
+    ]
+    done = ParsedPage(0, KEY, URL, 0, [], "")
+    assert pages_of(context) == [done, done, done._replace(key="11" * 16)]
+
+
+async def test_a_page_of_a_fetch_job_that_cannot_be_parsed_is_told_of_with_the_reason(context):
+    await parse_pages(QUEUE, [of_job(body="not base64 of zstd")], context)
+    assert context.records == []
+    assert page_of(context).error.startswith("not parsed: the body")
+
+
+async def test_a_page_of_a_fetch_job_travels_whole():
+    page = of_job(cuts=("parse_limit",), is_truncated=True, arrival=Arrival(7, etag="x"))
+    sent = pages_job(PagesMessage(answer_to=QUEUE, pages=[page]), "parse", "job-0001")
+    handler = make_handler("parse_pages", parse_pages, "parse")
+    assert handler.arguments(orjson.loads(orjson.dumps(sent.args)), None)[1] == [page]
+
+
+async def test_the_page_of_a_fetch_job_without_a_sink_is_an_error():
+    context = JobContext(make_delivery("parse_pages"), None)
+    with pytest.raises(ConfigError, match="no sink"):
+        await parse_pages(QUEUE, [of_job()], context)

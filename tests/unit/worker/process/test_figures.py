@@ -16,7 +16,9 @@ from manyhands.worker.jobs.registry import Registry
 from manyhands.worker.process.figures import (
     FAMILIES,
     ProcessFigures,
+    faktory_families,
     open_descriptors,
+    stage_families,
 )
 from manyhands.worker.process.loop_lag import LoopLag
 from manyhands.worker.service.link import Family, Figures, decode_from_child, encode
@@ -43,8 +45,12 @@ class Bench:
         self.consumer = Consumer(self.source, execution)
         self.lag = LoopLag()
 
+    def rest(self) -> list[Family]:
+        """As its intake has it."""
+        return [*stage_families(self.source.stages), *faktory_families(self.source, self.dialer)]
+
     def snapshot(self) -> Figures:
-        figures = ProcessFigures(self.jobs, self.source, self.consumer, self.dialer, self.lag)
+        figures = ProcessFigures(self.jobs, self.source.slots, self.consumer, self.lag, self.rest)
         return figures.snapshot()
 
 

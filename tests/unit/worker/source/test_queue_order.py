@@ -1,14 +1,14 @@
 """The order of queues in a FETCH: strict, or by weight, and never to anybody's starvation."""
 
 from collections import Counter
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.source.queue_order import MAX_WEIGHT, QueueOrder
+from manyhands.worker.source.queue_order import FETCHES_IN_A_ROW, MAX_WEIGHT, QueueOrder
 
 
 def order(text: str, shards: int = 3) -> QueueOrder:
@@ -146,6 +146,16 @@ def test_the_fetch_lines_of_shards_go_through_the_same_rounds():
     lines = shards.fetch_lines()
     for names in rounds + rounds:
         assert next(lines) == b"FETCH " + " ".join(names).encode() + b"\r\n"
+
+
+def test_queues_that_take_turns_are_first_for_some_fetches_in_a_row():
+    names = ["fetch.00", "fetch.01", "fetch.02"]
+    lines = QueueOrder.in_turns(names).fetch_lines()
+    round_of_lines = [next(lines) for _ in range(len(names) * FETCHES_IN_A_ROW)]
+    runs = [(line, len(list(same))) for line, same in groupby(round_of_lines)]
+    assert [line.split()[1].decode() for line, _ in runs] == names
+    assert {length for _, length in runs} == {FETCHES_IN_A_ROW}
+    assert next(lines) == round_of_lines[0]
 
 
 def test_many_shards_with_odd_weights_are_not_all_kept_in_memory():

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from manyhands.worker.crawl import metrics as crawl
 from manyhands.worker.process import figures
 from manyhands.worker.process.figures import (
     IN_HAND,
@@ -20,7 +21,7 @@ from manyhands.worker.process.figures import (
 from manyhands.worker.service.families import family, filled, single
 from manyhands.worker.service.link import Family, Figures, Sample
 from manyhands.worker.sinks import sinks
-from manyhands.worker.supervision import metrics
+from manyhands.worker.supervision import cloudwatch_put, metrics
 from manyhands.worker.supervision.metrics import ServiceMetrics
 from manyhands.worker.supervision.status import ChildState, ServiceStatus
 from tests.support.service_status import STARTED_AT, child, service, stage, turn
@@ -267,7 +268,10 @@ def test_without_a_limit_there_is_no_limit():
 
 
 def every_family() -> list[Family]:
-    return [*figures.FAMILIES, *sinks.FAMILIES, *metrics.FAMILIES]
+    return [
+        *(*figures.FAMILIES, *sinks.FAMILIES, *crawl.FAMILIES),
+        *(*metrics.FAMILIES, *cloudwatch_put.FAMILIES),
+    ]
 
 
 def test_the_supervisors_families_are_all_listed():

@@ -10,6 +10,8 @@ from loadtest.bench.crawl.cells import (
     PEERS,
     PLAIN,
     PYTHON_PROFILE,
+    RECORDING,
+    RECORDS,
     SCALING,
     STORES,
     TLS,
@@ -19,7 +21,7 @@ from loadtest.bench.crawl.cells import (
 
 
 def test_every_cell_has_a_key_of_its_own():
-    assert len({cell.key for cell in CELLS}) == len(CELLS) == 6
+    assert len({cell.key for cell in CELLS}) == len(CELLS) == 8
 
 
 @pytest.mark.parametrize(
@@ -65,6 +67,7 @@ def test_the_others_crawl_where_they_are_compared_with():
     assert sides_of(TLS, with_peers=False) == [OURS]
     assert sides_of(TLS, with_peers=True) == [OURS, *PEERS]
     assert sides_of(STORES, with_peers=True) == list(OUR_SIDES)
+    assert all(sides_of(cell, with_peers=False) == list(RECORDING) for cell in RECORDS)
     assert (
         sides_of(SCALING[0], with_peers=True) == sides_of(PYTHON_PROFILE, with_peers=True) == [OURS]
     )
@@ -72,7 +75,11 @@ def test_the_others_crawl_where_they_are_compared_with():
 
 def test_every_crawler_runs_a_cell_once_a_round_and_not_always_first():
     steps = list(plan_crawl(CELLS, 3, with_peers=False))
-    assert len(steps) == len(set(steps)) == 3 * (len(PEERS) + len(OUR_SIDES) - 1 + len(CELLS))
+    assert (
+        len(steps)
+        == len(set(steps))
+        == 3 * sum(len(sides_of(cell, with_peers=False)) for cell in CELLS)
+    )
     for cell in (PLAIN, STORES):
         sides = sides_of(cell, with_peers=False)
         assert len(sides) == 3

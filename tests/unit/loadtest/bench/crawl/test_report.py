@@ -14,6 +14,7 @@ from loadtest.bench.crawl.cells import (
     POSTGRES,
     POSTGRES_AWAY,
     PYTHON_PROFILE,
+    RECORDS,
     SCALING,
     STORES,
     TLS,
@@ -73,6 +74,23 @@ def test_five_times_scrapy_is_asked_in_pages_per_cpu_second(ours, verdict):
     ]
     times = f"{ours / 100:.2f}"
     assert verdicts(runs) == [(f"{times} ({times} to {times})", verdict)]
+
+
+@pytest.mark.parametrize("cell", RECORDS)
+@pytest.mark.parametrize(("default", "verdict"), [(150, "met"), (151, "missed")])
+def test_a_record_costs_half_as_much_again_as_links_alone(cell, default, verdict):
+    runs = [
+        run_of(cell, 1, "links", us=100),
+        run_of(cell, 1, "default", us=default),
+        run_of(cell, 1, "markdown", us=200),
+        run_of(cell, 1, "scrapy_text", us=9000),
+    ]
+    default_verdict, markdown_verdict = verdicts(runs)
+    assert default_verdict[1] == verdict
+    assert markdown_verdict == ("2.00 (2.00 to 2.00)", "met")
+    said = crawl_markdown(report_of(runs))
+    assert said.count("| Scrapy with trafilatura | 90.00 (90.00 to 90.00) |") == 1
+    assert said.count("## Records, ") == 1
 
 
 def test_rounds_are_compared_with_themselves():

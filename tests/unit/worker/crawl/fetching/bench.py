@@ -139,7 +139,9 @@ class Bench:
         self.lease_guard = LeaseGuard(LEASE_S)
         self.lease_guard.granted(0, 1, self.lease_guard.now())
         self.requests = OpenRequests(self.lease_guard)
-        self.store = StoreThreads(lambda: 0.0, gather_s=0.01, writers=1, places=[Absence("")])
+        self.store = StoreThreads(
+            lambda: 0.0, gather_s=0.01, writers=lambda: 1, places=[Absence("")]
+        )
         self.slots = Slots(10, ByteBudget(1_000_000))
         self.tasks = AwaitedTasks()
         wakeup = Wakeup()
@@ -154,7 +156,7 @@ class Bench:
             {0: self.shard},
             CrawlFigures(),
             self.working_set.told_new,
-            lambda: None,
+            lambda _sources: None,
         )
         admission.laid_out(Layout(generation=1, shards=1, wanted=1, most_ever=1))
         archive = Archive(cast("Sinks", self.outside), lambda: "tag")
@@ -170,10 +172,7 @@ class Bench:
             ends=self.ends,
             settling=settling,
             store_failed=self._store_failed,
-            jobs=JobEnds(
-                *(admission, self.outside.push, "crawl.tag.{:02}".format, TRUNCATE_BYTES),
-                max_redirects=5,
-            ),
+            jobs=JobEnds(admission, self.outside.push, pages, TRUNCATE_BYTES, max_redirects=5),
             retry_s=RETRY_S,
             truncate_bytes=TRUNCATE_BYTES,
         )

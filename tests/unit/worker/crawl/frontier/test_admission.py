@@ -1,6 +1,7 @@
 """URLs that come in, with real stores: nothing is done before its links are safe."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -58,11 +59,13 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThreads(lambda: 0.05, gather_s=0.01, writers=1, places=[Absence("")])
+        self.store = StoreThreads(
+            lambda: 0.05, gather_s=0.01, writers=lambda: 1, places=[Absence("")]
+        )
         self.crawls = LiveCrawls()
         self.owned: dict[int, object] = {0: None, 1: None}
         self.told: list[tuple[int, list[str]]] = []
-        self.outgoing_told = 0
+        self.outgoing_told: list[set[int]] = []
         self.admission = Admission(
             self.store, self.crawls, self.owned, CrawlFigures(), self._told_new, self._told_outgoing
         )
@@ -100,8 +103,8 @@ class Bench:
     def _told_new(self, shard: int, urls: Sequence[NewUrl]) -> None:
         self.told.append((shard, [url.url for url in urls]))
 
-    def _told_outgoing(self) -> None:
-        self.outgoing_told += 1
+    def _told_outgoing(self, sources: Collection[int]) -> None:
+        self.outgoing_told.append(set(sources))
 
 
 @pytest.fixture
@@ -130,7 +133,7 @@ async def test_a_parsed_page_is_done_and_its_links_are_where_they_belong(bench: 
     (batch,) = await bench.store.change(0, lambda store: store.outgoing({}, 10))
     assert (batch.target, batch.sequence) == (3, 1)
     assert ELSEWHERE.encode() + b"z" in batch.payload
-    assert bench.outgoing_told == 1
+    assert bench.outgoing_told == [{0}]
 
 
 async def test_a_repeat_sends_nothing_twice(bench: Bench) -> None:
@@ -226,6 +229,22 @@ async def test_links_from_another_shard_are_taken_once(bench: Bench) -> None:
     assert bench.urls(0) == [HERE + "n"]
     assert bench.reader(0).received_from(3) == 1
     assert bench.reader(0).counters(CRAWL)["admitted"] == 1
+
+
+async def test_messages_of_links_that_come_together_are_one_change(bench: Bench) -> None:
+    def message(sequence: int, page: str) -> LinksMessage:
+        batch = LinksBatch(3, sequence, CRAWL, [(HERE + page, 2, 0)])
+        return LinksMessage(generation=0, target=0, batches=[batch])
+
+    before = bench.reader(0).counters(CRAWL)["changes"]
+    # The second of number 1 is a repeat of the first, whatever it says.
+    messages = [message(1, "a"), message(2, "b"), message(1, "c")]
+    await asyncio.gather(*map(bench.admission.links, messages))
+
+    counters = bench.reader(0).counters(CRAWL)
+    assert sorted(bench.urls(0)) == [HERE + "a", HERE + "b"]
+    assert (counters["admitted"], counters["changes"] - before) == (2, 1)
+    assert bench.reader(0).received_from(3) == 2
 
 
 async def test_links_of_an_older_layout_are_left_to_their_sender(bench: Bench) -> None:

@@ -1,7 +1,7 @@
 """Fetch jobs that brought no page are told of until the broker has their dead jobs."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from manyhands.shared.errors import ServerError
 from manyhands.shared.jobs import Job
 from manyhands.shared.urls import parse_url
 from manyhands.worker.crawl.frontier.admission import Admission
-from manyhands.worker.crawl.frontier.fetch_jobs import FetchJobs
+from manyhands.worker.crawl.frontier.fetch_jobs import FORGOTTEN_IN_SHARDS, FetchJobs
 from manyhands.worker.crawl.shards.owned import OwnedShard
 from manyhands.worker.crawl.shards.store_threads import StoreThreads
 from tests.support.virtual_time import run_in_virtual_time
@@ -51,8 +51,12 @@ class Store:
             raise LeaseLost("it is not ours")
         return call(self)
 
-    async def change_with(self, number: int, call: Callable[..., Any], item: NewJob) -> Any:
-        return call(self, [item])[0]
+    def change_with(
+        self, number: int, call: Callable[..., Any], item: NewJob
+    ) -> "asyncio.Future[Any]":
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(call(self, [item])[0])
+        return done
 
     def admit_jobs(self, jobs: Sequence[NewJob], _now: float) -> set[int]:
         """The second of those that are unique is the same as the first."""
@@ -74,15 +78,17 @@ class Store:
 class Bench:
     """State: what was pushed, and the error that the next push raises."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, owned: Iterable[int] = (SHARD.number,)) -> None:
         self.pushed: list[Job] = []
         self.error: Exception | None = None
+        self.coming: list[tuple[int, list[NewUrl]]] = []
         self.told: list[tuple[int, list[NewUrl]]] = []
         self.jobs = FetchJobs(
             cast("StoreThreads", store),
-            {SHARD.number: SHARD},
+            dict.fromkeys(owned, SHARD),
             cast("Admission", SimpleNamespace(shards=8)),
             self._push,
+            lambda shard, urls: self.coming.append((shard, list(urls))),
             lambda shard, urls: self.told.append((shard, list(urls))),
             kept_s=60,
         )
@@ -115,6 +121,7 @@ def test_a_job_is_admitted_by_its_identity_and_the_frontier_hears_of_it() -> Non
         assert unique is None
         assert (new.key, new.url, new.redirects) == (job.key, URL, 2)
         assert FetchJob.of_text(new.job) == job
+        assert bench.coming == [(SHARD.number, [new])]
         assert bench.told == [(SHARD.number, [new])]
 
     run_in_virtual_time(run())
@@ -134,6 +141,37 @@ def test_one_that_is_the_same_as_another_is_counted_and_the_frontier_hears_nothi
         assert len(bench.told) == 1
         ((said, jobs),) = [(line["event"], line["jobs"]) for line in lines]
         assert "the same as earlier ones" in said and jobs == 2
+
+    run_in_virtual_time(run())
+
+
+def test_shards_forget_side_by_side_and_one_that_is_lost_holds_up_no_other() -> None:
+    class Shards(Store):
+        """State: how often each may be asked until it has no more, and how many are asked at the
+        same time, now and at most."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = dict.fromkeys(range(20), 3)
+            self.now = self.most = 0
+
+        async def change(self, number: int, call: Callable[[Any], Any]) -> Any:
+            if number == 7:
+                raise LeaseLost("it is not ours")
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(1)
+            self.now -= 1
+            self.left[number] -= 1
+            return self.left[number] > 0
+
+    async def run() -> None:
+        store = Shards()
+        bench = Bench(store, range(20))
+        await bench.jobs.forget()
+        assert {number for number, left in store.left.items() if left} == {7}
+        assert store.most == FORGOTTEN_IN_SHARDS
+        assert asyncio.get_running_loop().time() < 19 * 3
 
     run_in_virtual_time(run())
 

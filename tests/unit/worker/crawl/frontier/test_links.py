@@ -8,7 +8,7 @@ from manyhands.shared.crawl.scope import Scope
 from manyhands.shared.crawl.spec import CrawlSpec, ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
 from manyhands.shared.urls import parse_url, registrable_domain, shard_of_domain
-from manyhands.worker.crawl.frontier.links import Link, LinkSorter, RecentUrls, SortedLinks
+from manyhands.worker.crawl.frontier.links import LinkSorter, RecentUrls, SortedLinks
 from manyhands.worker.crawl.frontier.live_crawls import LiveCrawl
 
 SHARDS = 8
@@ -28,7 +28,7 @@ def live(
     )
 
 
-def sorted_of(crawl: LiveCrawl, *links: Link | str) -> SortedLinks:
+def sorted_of(crawl: LiveCrawl, *links: tuple[str, int, int] | str) -> SortedLinks:
     sorting, together = LinkSorter().sorting(crawl, SHARDS, range(SHARDS)), SortedLinks()
     for link in links:
         url, depth, redirects = (link, 1, 0) if isinstance(link, str) else link

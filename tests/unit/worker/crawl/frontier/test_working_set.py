@@ -29,6 +29,7 @@ from manyhands.shared.crawl.store.model import (
 )
 from manyhands.shared.crawl.store.new_urls import new_url
 from manyhands.shared.crawl.store.protocol import ShardStore
+from manyhands.shared.crawl.store.shard import Shard
 from manyhands.shared.crawl.store.sqlite.directory import open_shard
 from manyhands.shared.tasks import Tasks
 from manyhands.shared.urls import parse_url
@@ -106,7 +107,7 @@ class Bench:
         self.directory = directory
         self.patience_s = 0.05
         self.store = StoreThreads(
-            lambda: self.patience_s, gather_s=0.01, writers=1, places=[Absence("")]
+            lambda: self.patience_s, gather_s=0.01, writers=lambda: 1, places=[Absence("")]
         )
         self.failures: list[Exception] = []
         politeness = PolitenessSpec(delay_s=0, connections_per_host=connections)
@@ -428,6 +429,100 @@ async def test_a_host_that_is_new_brings_no_more_urls_of_those_that_are_here(ben
     assert len(visit.origin.urls) == in_line
 
 
+# What the store is asked
+
+
+@pytest.fixture
+def claims_asked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    asked: list[object] = []
+    change_with = bench.store.change_with
+
+    def counted(shard: int, call: Callable[..., list[object]], item: object) -> object:
+        asked.append(item)
+        return change_with(shard, call, item)
+
+    monkeypatch.setattr(bench.store, "change_with", counted)
+    return asked
+
+
+async def test_a_store_that_has_no_more_is_not_asked_for_more(
+    bench: Bench, claims_asked: list[object]
+) -> None:
+    await bench.admit(A + "1")
+    await bench.fetch(await bench.begun())
+    await bench.quiet()
+    assert (bench.domains, claims_asked) == ({}, [])
+
+    await bench.admit(A + "2", A + "3")
+    for _ in range(2):
+        await bench.fetch(await bench.begun())
+    await bench.quiet()
+    # Two had come, which may not have been all.
+    assert (bench.domains, len(claims_asked)) == ({}, 1)
+
+
+async def test_a_store_that_has_a_retry_for_later_is_asked_again(
+    bench: Bench, claims_asked: list[object]
+) -> None:
+    def admit_with_retry(store: ShardStore) -> None:
+        admit(store, new_urls([A + "1", A + "2"]))
+        [domain] = store.take_domains(time.time(), 1)
+        [first] = store.claim(domain.origins[0].id, CRAWL, time.time(), 1)
+        store.settle([endings.try_again(first, "time-out", time.time(), HOUR_S)], time.time())
+        store.put_domain(domain.id, 0.0, 0.0)
+
+    await bench.store.change(0, admit_with_retry)
+    visit = await bench.begun()
+    await bench.fetch(visit)
+    await bench.quiet()
+    assert claims_asked
+    assert await bench.queued() == {A + "1"}
+
+
+async def test_what_is_stored_has_its_turn_after_the_same_transaction(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.admit(A + "1")
+    visit = await bench.begun()
+    bench.may_load.clear()
+    await bench.quiet()
+    await asyncio.sleep(2 * LOAD_S)
+    runs: list[Shard] = []
+    run = Shard.run
+
+    def counted(shard: Shard, work: Callable[[], object]) -> object:
+        runs.append(shard)
+        return run(shard, work)
+
+    monkeypatch.setattr(Shard, "run", counted)
+    # Of a host that is in memory, of another one there, and of a domain that is not.
+    known, other = new_urls([A + "2", "http://other.example/"])
+    stored = [bench.store.change(0, partial(admit, urls=[url])) for url in (known, other)]
+    bench.hosts.told_new(0, [known, other], are_stored=False)
+    await asyncio.gather(*stored)
+    bench.hosts.told_new(0, [known, other])
+    begun = await bench.begun()
+
+    assert begun.url == other.url
+    assert [url.url for url in visit.origin.urls] == [known.url]
+    assert len(runs) == 1
+    await bench.fetch(visit)
+    assert (await bench.begun()).url == known.url
+
+
+async def test_what_is_admitted_during_a_load_is_not_taken_for_all(bench: Bench) -> None:
+    bench.may_load.clear()
+    await bench.store.change(0, partial(admit, urls=new_urls([A + "1"])))
+    late = new_urls([A + "2"])
+    loading_task = asyncio.create_task(bench.hosts.load(bench.shard))
+    async with bench.slow_store(partial(admit, urls=late)):
+        bench.hosts.told_new(0, late)
+    await loading_task
+    await bench.fetch(await bench.begun())
+
+    assert (await bench.begun()).url == A + "2"
+
+
 # URLs that are queued again
 
 
@@ -539,8 +634,7 @@ async def test_a_domain_whose_hosts_are_all_blocked_for_long_is_not_taken_in(ben
 
     def admit_blocked(store: ShardStore) -> None:
         admit(store, new_urls([A + "1", B + "1"]))
-        domain = store.take_domain("site.example")
-        assert domain is not None
+        [domain] = store.take_named(["site.example"])
         for origin in domain.origins:
             store.keep_origin(origin.id, before + HOUR_S, b"")
         store.put_domain(domain.id, 0.0, 1.0)
@@ -707,7 +801,7 @@ async def test_urls_that_were_asked_for_before_an_order_go_back(bench: Bench) ->
     visit = await bench.begun()
     bench.may_load.clear()
     async with bench.slow_store(partial(admit, urls=new_urls([A + "2"]))):
-        bench.hosts.refill(visit.origin)
+        bench.hosts.told_new(0, new_urls([A + "2"]))
         await asyncio.sleep(0)
         bench.order(DomainRule(CRAWL, "site.example", is_paused=True))
     await bench.fetch(visit)

@@ -29,7 +29,9 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.store = StoreThreads(lambda: 0.05, gather_s=0.01, writers=1, places=[Absence("")])
+        self.store = StoreThreads(
+            lambda: 0.05, gather_s=0.01, writers=lambda: 1, places=[Absence("")]
+        )
         self.shard = OwnedShard(0, 1)
         self.failed: list[tuple[OwnedShard, Exception]] = []
         self.settling = Settling(self.store, self._store_failed)

@@ -50,7 +50,7 @@ def stored(log: list[str]) -> RecordingStore:
 
 @pytest.fixture
 async def thread(stored: RecordingStore) -> AsyncIterator[StoreThreads]:
-    thread = StoreThreads(lambda: 0.05, gather_s=0.01, writers=1, places=[Absence("")])
+    thread = StoreThreads(lambda: 0.05, gather_s=0.01, writers=lambda: 1, places=[Absence("")])
     await thread.open(7, lambda: cast("ShardStore", stored))
     yield thread
     await thread.stop()
@@ -64,6 +64,21 @@ def note(text: str) -> Any:
     return noted
 
 
+async def test_how_many_write_is_asked_when_there_is_first_something_to_do(
+    stored: RecordingStore,
+) -> None:
+    """Before that, the store has not been opened, and does not know."""
+    names = []
+    known = 0
+    threads = StoreThreads(lambda: 0.0, gather_s=0.0, writers=lambda: known, places=[Absence("")])
+    known = 2
+    await threads.open(7, lambda: cast("ShardStore", stored))
+    names = [one.name for one in threading.enumerate() if one.name.startswith("crawl-store-")]
+    await threads.stop()
+
+    assert sorted(names) == ["crawl-store-0-0", "crawl-store-0-1"]
+
+
 async def test_changes_that_come_together_share_a_transaction(
     thread: StoreThreads, log: list[str]
 ) -> None:
@@ -71,6 +86,12 @@ async def test_changes_that_come_together_share_a_transaction(
 
     assert list(results) == ["a", "b"]
     assert log == ["begin", "a", "b", "commit"]
+
+
+async def test_each_transaction_is_measured_once(thread: StoreThreads) -> None:
+    await asyncio.gather(thread.change(7, note("a")), thread.change(7, note("b")))
+    await thread.change(7, note("c"))
+    assert sum(thread.took.buckets) == 2
 
 
 async def test_what_nobody_waits_for_goes_first_with_the_next_change(
@@ -220,7 +241,7 @@ async def test_items_of_calls_that_wait_for_the_same_transaction_go_in_one_call(
 
 
 async def test_patience_can_be_lost_before_its_time(log: list[str], stored: RecordingStore) -> None:
-    thread = StoreThreads(lambda: 3600.0, gather_s=0.01, writers=1, places=[Absence("")])
+    thread = StoreThreads(lambda: 3600.0, gather_s=0.01, writers=lambda: 1, places=[Absence("")])
     await thread.open(7, lambda: cast("ShardStore", stored))
     patient = thread.change_some_time(7, note("patient"))
     thread.lose_patience()
@@ -249,7 +270,9 @@ async def test_a_file_that_cannot_be_used_is_told_of_and_ends_as_a_lost_lease(
 
 async def test_shards_are_written_side_by_side(log: list[str]) -> None:
     writers = 3
-    threads = StoreThreads(lambda: 0.0, gather_s=0.01, writers=writers, places=[Absence("")])
+    threads = StoreThreads(
+        lambda: 0.0, gather_s=0.01, writers=lambda: writers, places=[Absence("")]
+    )
     for shard in range(writers):
         await threads.open(shard, lambda: cast("ShardStore", RecordingStore([])))
     # Passed only if all of them are in a transaction at once.
@@ -280,7 +303,7 @@ async def test_changes_wait_while_the_place_of_their_shard_is_away(log: list[str
     places = [Absence("here"), Absence("away")]
     for place in places:
         place.is_waited_for = True
-    threads = StoreThreads(lambda: 0.0, gather_s=0.01, writers=1, places=places)
+    threads = StoreThreads(lambda: 0.0, gather_s=0.01, writers=lambda: 1, places=places)
     told: list[int] = []
     threads.failed.tell(lambda shard, _: told.append(shard))
     away = AwayStore(log, times=10**9)
@@ -301,7 +324,7 @@ async def test_changes_wait_while_the_place_of_their_shard_is_away(log: list[str
 async def test_nobody_waits_for_a_place_that_is_away_once_the_owner_stops(log: list[str]) -> None:
     place = Absence("away")
     place.is_waited_for = True
-    threads = StoreThreads(lambda: 0.0, gather_s=0.01, writers=1, places=[place])
+    threads = StoreThreads(lambda: 0.0, gather_s=0.01, writers=lambda: 1, places=[place])
     await threads.open(0, lambda: cast("ShardStore", AwayStore(log, times=10**9)))
     waiting = threads.change(0, note("lost"))
     place.is_waited_for = False

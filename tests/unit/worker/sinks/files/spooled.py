@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from manyhands.shared.sinks.manifest_tables import Segment
 from manyhands.worker.records import PlainRecord, Record
 from manyhands.worker.sinks.files.batches import BatchWriter, SealedAt
-from manyhands.worker.sinks.files.manifest import Manifest, Segment
+from manyhands.worker.sinks.files.manifest import Manifest
 from manyhands.worker.sinks.files.publishing import Convert, Directory, Publishing, Store, as_it_is
 from manyhands.worker.sinks.files.segments import Spool
 from manyhands.worker.sinks.protocol import RecordsRefused

@@ -9,10 +9,11 @@ import pytest
 
 from manyhands.shared.crawl.store.errors import StateError
 from manyhands.shared.crawl.store.sqlite.database import Database
+from manyhands.shared.sinks.manifest_tables import SegmentState
 from manyhands.worker.records import PlainRecord
 from manyhands.worker.sinks.files import batches
 from manyhands.worker.sinks.files.batches import SealedAt, SpoolFull
-from manyhands.worker.sinks.files.manifest import SegmentState, digest
+from manyhands.worker.sinks.files.manifest import digest
 from manyhands.worker.sinks.files.segment_file import SegmentFile
 from manyhands.worker.sinks.protocol import RecordsRefused
 from tests.unit.worker.sinks.files.spooled import NOW, Place, records

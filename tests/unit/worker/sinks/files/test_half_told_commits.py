@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from manyhands.shared.sinks.manifest_tables import lines_manifest
 from manyhands.worker.sinks.files.batches import NEVER, BatchWriter
 from manyhands.worker.sinks.files.jsonl import JsonlFormat
-from manyhands.worker.sinks.files.line_files import LineFiles, LineKeeper, manifest_path
+from manyhands.worker.sinks.files.line_files import LineFiles, LineKeeper
 from manyhands.worker.sinks.files.manifest import Manifest, digest
 from tests.support.sink_records import plain
 from tests.unit.worker.sinks.files.spooled import NOW, Place
@@ -44,8 +45,8 @@ class HalfTold:
 def lines(tmp_path: Path) -> Iterator[HalfTold]:
     """A line of two was told."""
     path = tmp_path / "place" / "pages.ndjson"
-    place = HalfTold(manifest_path(path))
-    writer = BatchWriter(LineFiles(Manifest.open(manifest_path(path)), path), FORMAT, NEVER)
+    place = HalfTold(lines_manifest(path))
+    writer = BatchWriter(LineFiles(Manifest.open(lines_manifest(path)), path), FORMAT, NEVER)
     writer.open()
     writer.write([plain(1)], NOW)
     place.kill_in_commit(lambda: writer.write([plain(2)], NOW))

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.manifest_tables import lines_manifest
 from manyhands.worker.records import PlainRecord
 from manyhands.worker.sinks.files import line_files
 from manyhands.worker.sinks.files.jsonl import JsonlFormat, JsonlSink
-from manyhands.worker.sinks.files.line_files import LineFiles, LineKeeper, manifest_path
+from manyhands.worker.sinks.files.line_files import LineFiles, LineKeeper
 from manyhands.worker.sinks.files.manifest import Manifest
 from manyhands.worker.sinks.protocol import RecordsRefused
 from tests.support.file_sinks import jsonl_lines
@@ -129,7 +130,7 @@ async def test_each_process_has_a_file_of_its_own(path: Path):
 
 def test_there_is_an_end_to_the_files(path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(line_files, "MOST_FILES", 2)
-    manifest = Manifest.open(manifest_path(path))
+    manifest = Manifest.open(lines_manifest(path))
     own = [LineFiles(manifest, path).adopt() for _ in range(2)]
     with pytest.raises(ConfigError, match="2 processes write beside"):
         LineFiles(manifest, path).adopt()
@@ -151,7 +152,7 @@ async def test_lines_that_were_not_committed_are_cut_off_whoever_wrote_them(
     for file in (path, path.with_name("pages-2.ndjson")):
         with file.open("ab") as stream:
             stream.write(torn)
-    keeper = LineKeeper(Manifest.open(manifest_path(path)), path.parent)
+    keeper = LineKeeper(Manifest.open(lines_manifest(path)), path.parent)
     only = await opened(path)
     keeper.sweep(0.0)
     await only.write([plain(9)])
@@ -163,10 +164,10 @@ async def test_lines_that_were_not_committed_are_cut_off_whoever_wrote_them(
 
 
 def test_the_lines_of_a_process_that_lives_are_left_alone(path: Path):
-    manifest = Manifest.open(manifest_path(path))
+    manifest = Manifest.open(lines_manifest(path))
     own = LineFiles(manifest, path).adopt()
     own.file.put(b"{}\n", 0)
-    keeper = LineKeeper(Manifest.open(manifest_path(path)), path.parent)
+    keeper = LineKeeper(Manifest.open(lines_manifest(path)), path.parent)
     keeper.sweep(0.0)
     assert path.read_bytes() == b"{}\n"
     own.file.close()
@@ -183,7 +184,7 @@ def test_the_lines_of_a_process_that_lives_are_left_alone(path: Path):
 def test_a_file_without_manifest_is_taken_over_at_its_last_whole_line(tmp_path_factory, torn):
     path = tmp_path_factory.mktemp("torn") / "pages.ndjson"
     path.write_bytes(b'{"id":"a"}\n' + torn)
-    manifest = Manifest.open(manifest_path(path))
+    manifest = Manifest.open(lines_manifest(path))
     own = LineFiles(manifest, path).adopt()
     own.file.close()
     manifest.close()

@@ -8,8 +8,9 @@ import pytest
 
 from manyhands.shared.crawl.store.errors import StateBusy, StateError
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.manifest_tables import Segment, SegmentState
 from manyhands.worker.sinks.files import manifest as manifest_module
-from manyhands.worker.sinks.files.manifest import Manifest, Segment, SegmentState, digest
+from manyhands.worker.sinks.files.manifest import Manifest, digest
 
 
 @pytest.fixture

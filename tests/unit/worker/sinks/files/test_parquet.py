@@ -15,8 +15,9 @@ import pytest
 
 from manyhands.shared.crawl.page_fields import OF_LINKS, VERSION
 from manyhands.shared.errors import ConfigError
+from manyhands.shared.sinks.manifest_tables import PARQUET_MANIFEST, PARQUET_SPOOL
 from manyhands.worker.records import PageRecord
-from manyhands.worker.sinks.files import parquet, parquet_tables
+from manyhands.worker.sinks.files import parquet_tables
 from manyhands.worker.sinks.files.parquet import ParquetFormat, ParquetSink
 from manyhands.worker.sinks.files.parquet_tables import EDGES, NO_CRAWL, PAGES, convert, frames
 from manyhands.worker.sinks.protocol import RecordsRefused
@@ -112,7 +113,7 @@ def test_records_of_crawls_that_chose_differently_are_in_one_table(tmp_path: Pat
 
 async def test_files_of_an_older_schema_are_not_mixed_with_ours(tmp_path: Path):
     await written(tmp_path, [[page(1)]])
-    manifest = tmp_path / parquet.SPOOL / parquet.MANIFEST
+    manifest = tmp_path / PARQUET_SPOOL / PARQUET_MANIFEST
     with closing(sqlite3.connect(manifest)) as database:
         database.execute("UPDATE facts SET value = 1")
         database.commit()
@@ -232,4 +233,4 @@ async def test_a_segment_of_many_batches_becomes_one_file(tmp_path: Path):
 
 
 def test_readers_do_not_look_where_segments_are_spooled():
-    assert parquet.SPOOL.startswith(("_", "."))
+    assert PARQUET_SPOOL.startswith(("_", "."))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from manyhands.shared.sinks.manifest_tables import SegmentState
 from manyhands.worker.sinks.files.batches import SealedAt
-from manyhands.worker.sinks.files.manifest import SegmentState
 from manyhands.worker.sinks.files.publishing import Directory, as_it_is
 from manyhands.worker.sinks.files.segment_file import SegmentFile
 from tests.unit.worker.sinks.files.spooled import NOW, Place, records

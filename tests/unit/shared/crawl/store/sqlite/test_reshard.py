@@ -84,8 +84,7 @@ def test_links_that_have_arrived_are_not_sent_again(tmp_path, control):
     sent = content(tmp_path)["links"]
     epoch = control.claim_lease(0, "owner", 0.0)
     with contextlib.closing(open_shard(tmp_path, 1, 0, epoch, NOW)) as store, store.transaction():
-        for sequence in (1, 2, 4):
-            assert store.receive(1, sequence)
+        assert store.receive([(1, 1), (1, 2), (1, 4)]) == [0, 1, 2]
     reshard(tmp_path, control, 5, ignore)
     assert len(content(tmp_path)["links"]) == len(sent) - 3
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.sinks.files.places import DEFAULT_SPOOL, Bucket, parse_place
+from manyhands.shared.sinks.places import DEFAULT_SPOOL, Bucket, parse_place
 
 OPTIONS = {"compression": ("gzip", "zstd")}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from manyhands.shared.errors import ConfigError
-from manyhands.worker.sinks.servers.server_url import ServerUrl, server_url
+from manyhands.shared.sinks.server_url import ServerUrl, server_url
 
 EXAMPLE = "kafka://host:9092/topic"
 

@@ -1,0 +1,1 @@
+"""What is deployed: manifests, monitoring, storage; and what a release is made of."""

@@ -1,0 +1,1 @@
+"""Code of one's own in a crawl: functions that get its pages, called where these are parsed."""
