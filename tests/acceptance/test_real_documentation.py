@@ -20,15 +20,20 @@ import pytest
 from devservers import BrokerServer, NginxServer, documentation, wget
 from manyhands.shared.crawl.spec import ScopeSpec
 from manyhands.shared.crawl.states import CrawlState
-from tests.acceptance.scale import WHOLE_DOCUMENTATIONS
+from tests.acceptance.scale import IS_PROOF, WHOLE_DOCUMENTATIONS
 from tests.conftest import StartWorker
 from tests.support.crawling import Crawls
 from tests.support.imports import ROOT
 
 # Seconds: the first one fetches the packages.
-pytestmark = [pytest.mark.debian, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.debian, pytest.mark.timeout(1500 if IS_PROOF else 240)]
+# Of each program.
+PATIENCE_S = 450 if IS_PROOF else 150
 OURS, WGETS, SCRAPYS = "Manyhands", "Wget", "Scrapy"
 PAGES_OF_THE_INDEX = 412
+# Pages that only others find. A link there has a backslash for its URL, by mistake, and we refuse
+# such URLs; Scrapy makes a slash of it, and nginx answers that with the index.
+OTHERS_ALONE = {("/sqlite3/index.html", SCRAPYS): {"/sqlite3//"}}
 WHOLE = 1000
 
 
@@ -52,7 +57,7 @@ def get_by_wget(url: str, depth: int, directory: Path) -> None:
             *("--tries=2", "--timeout=20", url),
         ],
         cwd=directory,
-        timeout=150,
+        timeout=PATIENCE_S,
     )
     assert done.returncode in (0, 8)
 
@@ -66,7 +71,7 @@ def get_by_scrapy(url: str, depth: int, directory: Path) -> None:
         ],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         cwd=directory,
-        timeout=150,
+        timeout=PATIENCE_S,
         check=True,
     )
 
@@ -113,7 +118,7 @@ async def test_the_same_pages_are_found_as_by_wget_and_scrapy(
     crawl = crawls.start(scope=ScopeSpec(max_depth=depth, include=(below,)))
     start_worker(broker_process.url, **crawls.settings("crawl:1x20 parse:1x20"))
 
-    ended = await crawls.ended(crawl, 100)
+    ended = await crawls.ended(crawl, PATIENCE_S)
     get_by_wget(url, depth, tmp_path)
     get_by_scrapy(url, depth, tmp_path)
 
@@ -121,7 +126,7 @@ async def test_the_same_pages_are_found_as_by_wget_and_scrapy(
     assert ended.state is CrawlState.COMPLETED
     assert len(ours) >= least
     for agent in (WGETS, SCRAPYS):
-        theirs = site.pages_of(agent)
+        theirs = site.pages_of(agent) - OTHERS_ALONE.get((start, agent), set())
         assert ours == theirs, (agent, sorted(ours - theirs)[:20], sorted(theirs - ours)[:20])
     assert crawls.counters(crawl)["done"] == len(ours)
 

@@ -23,6 +23,11 @@ class Pages(Spider):
                 yield Request(link.url)
 
 
+def without_fragment(reference: str) -> str:
+    """An index has a hundred links to one page: each would be a request that Scrapy drops."""
+    return reference.partition("#")[0]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
@@ -35,6 +40,7 @@ def main() -> None:
         deny_extensions=[],
         tags=given.tags.split(","),
         attrs=("href", "src"),
+        process_value=without_fragment,
     )
     process = CrawlerProcess(
         {
