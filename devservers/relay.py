@@ -1,4 +1,4 @@
-"""Distance: a relay that adds a round trip between a client and a server on the loopback.
+"""Distance: a relay that adds a round trip between a client and a server, mostly on the loopback.
 
 Its source is go/relay. Benchmarks put it in front of Faktory, also with 0 ms, so that every
 measurement pays for it.
@@ -12,14 +12,24 @@ from devservers.protocol_server import ProtocolServer
 
 
 class Relay(Started):
-    """A relay process in front of a port of 127.0.0.1; a context manager."""
+    """A relay process in front of a port of `upstream`; a context manager."""
 
-    def __init__(self, upstream_port: int, rtt_ms: float, address: str = "127.0.0.1") -> None:
-        """Clients come to a port of this address."""
+    def __init__(
+        self,
+        upstream_port: int,
+        rtt_ms: float,
+        address: str = "127.0.0.1",
+        *,
+        port: int = 0,
+        upstream: str = "127.0.0.1",
+    ) -> None:
+        """Clients come to a port of this address; 0 is any that is free."""
         if rtt_ms < 0:
             raise ValueError("a round trip cannot be negative")
         self._upstream_port = upstream_port
         self._address = address
+        self._wanted_port = port
+        self._upstream = upstream
         self._rtt_ms = rtt_ms
         self._child: Child | None = None
         self._dir: Path | None = None
@@ -50,8 +60,9 @@ class Relay(Started):
         try:
             child = self._child = Child(
                 [
-                    *(binary, "-listen", f"{self._address}:0"),
-                    *("-to", f"127.0.0.1:{self._upstream_port}", "-rtt", f"{self._rtt_ms}ms"),
+                    *(binary, "-listen", f"{self._address}:{self._wanted_port}"),
+                    *("-to", f"{self._upstream}:{self._upstream_port}"),
+                    *("-rtt", f"{self._rtt_ms}ms"),
                 ],
                 log=self._dir / "relay.log",
                 env={},

@@ -11,9 +11,8 @@ from pathlib import Path
 from devservers.build import CACHE, BuildError
 from tests.containers.images import OURS, build_all
 from tests.containers.podman import Podman, missing_programs
-from tests.containers.runs import all_in_one, embedded, several_machines
+from tests.containers.runs import RUNS
 
-RUNS = {"all-in-one": all_in_one, "embedded": embedded, "several-machines": several_machines}
 STORAGE = CACHE / "containers"
 # Set in the process that is in namespaces of its own.
 INSIDE = "MANYHANDS_TEST_INSIDE"
@@ -34,13 +33,16 @@ def main() -> int:
     began = time.monotonic()
     build_all(podman, STORAGE)
     print(f"image {OURS}: {podman.megabytes(OURS):.0f} MB, in {time.monotonic() - began:.0f} s")
-    # Networks, addresses and mounts go with the namespaces, whatever happens.
-    alone = ["unshare", "--net", "--mount", sys.executable, "-m", "tests.containers"]
+    # Networks, mounts and processes go with the namespaces, whatever happens.
+    alone = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    alone += [sys.executable, "-m", "tests.containers"]
     return subprocess.run([*alone, *arguments.runs], env=os.environ | {INSIDE: "1"}).returncode
 
 
 def _run(podman: Podman, names: list[str]) -> int:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    podman.start_afresh()
+    all_began = time.monotonic()
     for name in names:
         began = time.monotonic()
         try:
@@ -50,6 +52,7 @@ def _run(podman: Podman, names: list[str]) -> int:
             print(f"{name}: FAILED: {error}", file=sys.stderr)
             return 1
         print(f"{name}: passed in {time.monotonic() - began:.0f} s", flush=True)
+    print(f"all of it in {(time.monotonic() - all_began) / 60:.1f} minutes, without the images")
     return 0
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-ENDED_WITHIN_S = 300.0
+ENDED_WITHIN_S = 900.0
 # As `curl -d` sends it.
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -23,13 +23,22 @@ class Api:
     def post(self, path: str, content: Any, status: int = 202) -> Any:
         answer = self._client.post(path, json=content, headers=FORM)
         assert answer.status_code == status, answer.text
-        return answer.json()
+        return answer.json() if answer.content else None
 
     def is_fetched(self, jid: str) -> bool:
         """A Faktory cannot be asked for a job; the store can, from when it has taken it."""
         answer = self._client.get(f"/jobs/{jid}")
         assert answer.status_code in (200, 501), answer.text
         return bool(answer.json().get("state") == "done")
+
+    def refuses_jobs(self) -> bool:
+        """With a 503; one that it takes instead is one more to do."""
+        answer = self._client.post("/jobs/add", json={"a": 1, "b": 1}, headers=FORM)
+        assert answer.status_code in (202, 503), answer.text
+        return answer.status_code == 503
+
+    def waiting_in(self, queue: str) -> int:
+        return int(self.get("/stats")["faktory"]["queues"].get(queue, 0))
 
     def push_adds(self, number: int) -> None:
         """Jobs that a server gives out again a minute after their worker died."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from devservers.build import build, made_once
 from devservers.checkout import ROOT
 from tests.containers.podman import Podman
-from tests.support.compose import ALL_IN_ONE, SERVER, read
+from tests.support.compose import ALL_IN_ONE, SERVER, STORAGE, read
 
 BASE = "localhost/manyhands-test-base"
 OURS = "manyhands"
@@ -20,6 +20,12 @@ FAKTORY = f"""\
 FROM {BASE}
 COPY faktory /faktory
 RUN install -d -m 775 -g 0 /var/lib/faktory
+"""
+VERSITYGW = f"""\
+FROM {BASE}
+COPY versitygw /usr/local/bin/versitygw
+RUN install -d /buckets /metadata
+ENTRYPOINT ["versitygw"]
 """
 # What the image's own entrypoint does with these variables, as far as we set them.
 POSTGRES_ENTRYPOINT = """\
@@ -63,6 +69,9 @@ def build_all(podman: Podman, cache: Path) -> None:
     faktory = f"localhost/{image_of(ALL_IN_ONE, 'faktory')}"
     if not podman.has_image(faktory):
         _build(podman, faktory, FAKTORY, {"faktory": build() / "faktory"})
+    versitygw = f"localhost/{image_of(STORAGE, 's3')}"
+    if not podman.has_image(versitygw):
+        _build(podman, versitygw, VERSITYGW, {"versitygw": build() / "versitygw"})
     postgres = f"localhost/{image_of(SERVER, 'postgres')}"
     if not podman.has_image(postgres):
         with tempfile.TemporaryDirectory() as directory:

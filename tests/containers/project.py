@@ -5,13 +5,15 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from tests.containers.podman import Podman
 from tests.support.compose import ROOT, interpolate, read, seconds
 
-HEALTHY_WITHIN_S = 180.0
+# A busy machine takes far longer over it than an idle one.
+HEALTHY_WITHIN_S = 600.0
 DIGEST = re.compile(r"@sha256:[0-9a-f]{64}")
 
 
@@ -40,7 +42,10 @@ class Project:
         (directory / "secrets").mkdir(mode=0o700)
         for secret, value in secrets.items():
             (directory / "secrets" / secret).write_text(f"{value}\n")
-        self._services = read(self._file)["services"]
+        self._services = {
+            name: self._extended(definition)
+            for name, definition in read(self._file)["services"].items()
+        }
         # Before the services: the settings name addresses in it.
         podman("network", "create", self.network)
         self.gateway = self._gateway()
@@ -50,6 +55,13 @@ class Project:
         lines = [f"{name}={value}\n" for name, value in settings.items()]
         (self._directory / ".env").write_text("".join(lines))
         self._settings = dict(settings)
+
+    def use_directory(self, volume: str, directory: Path) -> None:
+        """Before the first `up`: a volume of the file is this directory."""
+        self._podman(
+            *("volume", "create", "--opt", "type=none", "--opt", "o=bind"),
+            *("--opt", f"device={directory}", f"{self.name}_{volume}"),
+        )
 
     def compose(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "podman_compose", "--podman-path", self._podman.program]
@@ -68,10 +80,14 @@ class Project:
         )
         return sorted(found.split())
 
+    def running(self, service: str) -> list[str]:
+        return [name for name in self.containers(service) if self._podman.is_running(name)]
+
     def wait_healthy(self, *services: str) -> None:
+        """All that run."""
         for service in services:
-            found = self.containers(service)
-            assert found, f"{self.name} has no container of {service}"
+            found = self.running(service)
+            assert found, f"no container of {service} runs in {self.name}"
             for container in found:
                 self._podman.wait_until(container, HEALTHY_WITHIN_S)
 
@@ -97,6 +113,13 @@ class Project:
         for container in self.containers(service):
             told = self._podman("inspect", "--format", template, container)
             assert tuple(map(float, told.split())) == wanted, f"{container}: {told}"
+
+    def _extended(self, definition: dict[str, Any]) -> dict[str, Any]:
+        base = definition.get("extends")
+        if base is None:
+            return definition
+        services: dict[str, dict[str, Any]] = read(self._directory / base["file"])["services"]
+        return services[base["service"]] | definition
 
     def _gateway(self) -> str:
         told = yaml.safe_load(self._podman("network", "inspect", self.network))
